@@ -1,0 +1,1 @@
+"""Course: exercises, build, grading, figures and the pdlab command."""

@@ -1,0 +1,1 @@
+"""Live: real servers, the router and the load client.  Engines are started only when asked."""

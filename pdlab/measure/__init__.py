@@ -1,0 +1,1 @@
+"""Measure: plans, workloads, records and the one analyser that every run goes through."""

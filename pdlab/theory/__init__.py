@@ -1,0 +1,1 @@
+"""Theory: KV sizes, links and rooflines.  Pure functions; no input or output."""
