@@ -1,0 +1,65 @@
+"""The four kinds of evidence.  Every table and figure of the course names exactly one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdlab.errors import BadInput
+
+LABELS = ("hypothetical", "published", "simulated", "measured")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a table or figure rests on: its label, its source, and the recorded run if there is one."""
+
+    label: str
+    source: str
+    recorded: str = ""
+
+    def __str__(self) -> str:
+        """One line for a corner or a caption: ``measured (recorded DATE on MACHINE) · SOURCE``."""
+        return f"{self.label}{self.recorded} · {self.source}"
+
+
+def evidence(label: str | None, source: str | None, run: str | Path | None = None) -> Evidence:
+    """Check a label and a source.  ``run``, a run directory, adds when and where it was recorded.
+
+    Raises BadInput for a label that is missing or not one of ``LABELS``, for an empty source,
+    and for measured evidence of a run whose provenance cannot be read.
+    """
+    if label not in LABELS:
+        raise BadInput(repr(label), f"one of {', '.join(LABELS)}", "label", "say what kind of evidence this is")
+    if not source or not source.strip():
+        raise BadInput(repr(source), "where the numbers come from, in a few words", "source", "name the source")
+    recorded = "" if run is None else _recorded(Path(run), label)
+    return Evidence(label, source.strip(), recorded)
+
+
+def _recorded(run: Path, label: str) -> str:
+    path = run / "provenance.json"
+    try:
+        provenance: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(str(error), "a readable provenance.json", str(path), "record the run again") from error
+    stated = provenance.get("label")
+    if stated != label:
+        raise BadInput(label, f"{stated}, the label of the run itself", str(path), "keep the run's own label")
+    if label != "measured":
+        return ""
+    date, machine = str(provenance.get("date") or ""), _machine(provenance.get("machine"))
+    if not date or not machine:
+        raise BadInput("no date or machine", "both", str(path), "record when and where the run was made")
+    return f" (recorded {date[:10]} on {machine})"
+
+
+def _machine(machine: Any) -> str:
+    """A machine in few words; the records allow one sentence or a mapping of its parts."""
+    if isinstance(machine, dict):
+        parts = machine.get("description") or machine.get("name") or machine.get("cpu")
+        cores = machine.get("cores") or machine.get("cpus") or machine.get("logical_cpus")
+        return f"{cores} × {parts}" if parts and isinstance(cores, int) else str(parts or "")
+    return str(machine or "")

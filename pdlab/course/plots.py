@@ -1,0 +1,184 @@
+"""Figures in one style: a sentence as title, direct labels, the evidence in a corner.
+
+The learner sees figures on white pages, on dark ones and at half size, and some in grey only.
+So every figure brings its own light card, and every series differs in colour, marker and dash.
+Nothing here draws to the screen: ``pdlab.course.show.show`` does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdlab.course.evidence import Evidence, evidence
+from pdlab.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's eight colours, told apart with any common colour vision.  Yellow and sky blue
+# are too pale for thin lines on a light card, so they come last.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), "-", "--", ":")
+CARD, INK, FAINT = "#FFFFFF", "#1B1B1B", "#595959"
+TITLE_PER_INCH, CORNER_PER_INCH = 7.9, 13  # characters that fit, at the font sizes below
+TITLE_LINE, CORNER_LINE = 0.25, 0.18  # inches a line
+
+_RC = {
+    "font.family": "DejaVu Sans",  # matplotlib carries it, so a figure is the same on every machine
+    "font.size": 12.5, "axes.labelsize": 12.5, "xtick.labelsize": 12, "ytick.labelsize": 12,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.color": "#DDDDDD", "grid.linewidth": 0.8, "axes.axisbelow": True,
+    "figure.facecolor": CARD, "axes.facecolor": CARD, "text.color": INK, "axes.labelcolor": INK,
+    "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": FAINT,
+    "lines.linewidth": 2.2, "lines.markersize": 7, "mathtext.default": "regular",
+}
+
+
+def figure(
+    title: str,
+    *,
+    label: str,
+    source: str,
+    run: str | Path | None = None,
+    xlabel: str = "",
+    ylabel: str = "",
+    xlog: bool = False,
+    ylog: bool = False,
+    panels: tuple[int, int] = (1, 1),
+    size: tuple[float, float] = (8.0, 4.8),
+    **subplot_options: Any,
+) -> Any:
+    """Open a figure whose title states its message; return its axes (an array of them for several panels).
+
+    ``label`` is one of the four kinds of evidence, ``source`` says where the numbers come from,
+    ``run`` is the directory of a recorded run (its date and machine are then shown).  Size in inches.
+    Raises BadInput for a missing title, label or source.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as MplFigure
+
+    if len(title.split()) < 4:
+        raise BadInput(repr(title), "a sentence that states the message", "title", "say what the figure shows")
+    shown = evidence(label, source, run)
+    with mpl.rc_context(_RC):
+        fig = MplFigure(figsize=size, layout="constrained")
+        axes = fig.subplots(*panels, **subplot_options)
+        heading = textwrap.wrap(title, int(size[0] * TITLE_PER_INCH))
+        corner = textwrap.wrap(str(shown), int(size[0] * CORNER_PER_INCH))
+        fig.text(0.012, 1 - 0.08 / size[1], "\n".join(heading), ha="left", va="top", fontsize=14, fontweight="bold")
+        fig.text(0.99, 0.06 / size[1], "\n".join(corner), ha="right", va="bottom", fontsize=9.5, color=FAINT)
+        below, above = (0.1 + CORNER_LINE * len(corner)) / size[1], (0.12 + TITLE_LINE * len(heading)) / size[1]
+        fig.get_layout_engine().set(rect=(0.006, below, 0.982, 1 - below - above), h_pad=0.06, w_pad=0.06)
+    fig.pdlab_evidence, fig.pdlab_title = shown, title
+    for ax in np.atleast_1d(axes).flat:
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(ylabel)
+        if xlog:
+            ax.set_xscale("log")
+            ax.xaxis.set_major_formatter(_plain)
+        if ylog:
+            ax.set_yscale("log")
+            ax.yaxis.set_major_formatter(_plain)
+        if {"sharex", "sharey"} & set(subplot_options):
+            ax.label_outer()
+        ax.pdlab_styles = itertools.cycle(range(len(COLOURS)))
+        ax.pdlab_labels, ax.pdlab_rows = [], {}
+    return axes
+
+
+def style(index: int) -> dict[str, Any]:
+    """Colour, marker and dash of series number ``index``: the keywords ``ax.plot`` takes."""
+    i = index % len(COLOURS)
+    return {"color": COLOURS[i], "marker": MARKERS[i], "linestyle": DASHES[i]}
+
+
+def line(ax: Axes, x: Sequence[float], y: Sequence[float], name: str, index: int | None = None, **options: Any) -> None:
+    """Draw a series in the next free style and write its name beside its last point."""
+    look = style(next(ax.pdlab_styles) if index is None else index) | options
+    ax.plot(x, y, **look)
+    name_at(ax, x[-1], y[-1], name, look["color"])
+
+
+def name_at(ax: Axes, x: float, y: float, name: str, colour: str = INK, dx: float = 9, dy: float = 0) -> None:
+    """Write ``name`` beside a point, ``dx`` and ``dy`` points away; ``show`` moves such names off each other."""
+    text = ax.annotate(
+        name, (x, y), xytext=(dx, dy), textcoords="offset points", color=_dark(colour), fontsize=12,
+        va="center", ha="left" if dx >= 0 else "right", annotation_clip=False, zorder=6,
+    )
+    ax.pdlab_labels.append(text)
+
+
+def ecdf(ax: Axes, values: Sequence[float], name: str, index: int | None = None) -> None:
+    """Draw the share of values at or below x: all of the distribution, tail included, no bins."""
+    ordered = np.sort(np.asarray(values, float))
+    if ordered.size == 0:
+        raise BadInput("no values", "at least one", f"ecdf of {name}", "check the run before drawing it")
+    look = style(next(ax.pdlab_styles) if index is None else index) | {"marker": ""}
+    share = np.arange(1, ordered.size + 1) / ordered.size
+    ax.step(ordered, share, where="post", **look)
+    name_at(ax, float(ordered[-1]), 1.0, name, look["color"], dx=-1, dy=11)
+
+
+def strip(ax: Axes, values: Sequence[float], row: float, name: str, index: int = 0) -> None:
+    """Draw every value as a point on one row, spread a little so that equal ones do not hide each other."""
+    points = np.asarray(values, float)
+    spread = np.random.default_rng(0).uniform(-0.16, 0.16, points.size)  # a fixed seed: the same picture each time
+    ax.plot(points, row + spread, linestyle="", marker=MARKERS[index], color=COLOURS[index], alpha=0.6, markersize=5)
+    ax.pdlab_rows[float(row)] = name
+    ax.set_yticks(list(ax.pdlab_rows), list(ax.pdlab_rows.values()))
+
+
+def finish(fig: Figure) -> Evidence:
+    """Announce log axes and move direct labels off each other; return the figure's evidence.
+
+    Raises BadInput for a figure that ``figure`` did not open: it would have no label.
+    """
+    shown = getattr(fig, "pdlab_evidence", None)
+    if shown is None:
+        raise BadInput("a figure without evidence label", "one opened by figure(…)", "show", "open it with figure")
+    for ax in fig.axes:
+        for scale, read, write in (
+            (ax.get_xscale(), ax.get_xlabel, ax.set_xlabel), (ax.get_yscale(), ax.get_ylabel, ax.set_ylabel),
+        ):
+            if scale == "log" and "log scale" not in read():
+                write(f"{read()} (log scale)".strip())
+    fig.draw_without_rendering()  # positions are known only after a layout
+    for ax in fig.axes:
+        _spread(getattr(ax, "pdlab_labels", []))
+    return shown
+
+
+def _spread(labels: list[Any]) -> None:
+    """Push labels that overlap apart, the lower one down and the upper one up."""
+    for _ in range(60):
+        moved = False
+        for pair in itertools.combinations(labels, 2):
+            low, high = sorted(pair, key=lambda text: text.get_window_extent().y0)
+            below, above = low.get_window_extent(), high.get_window_extent()
+            overlap = below.y1 - above.y0
+            if overlap > 0.5 and below.x0 < above.x1 and above.x0 < below.x1:
+                step = 0.5 * overlap * 72 / low.figure.dpi
+                for text, way in ((low, -step), (high, step)):
+                    x, y = text.get_position()
+                    text.set_position((x, y + way))
+                moved = True
+        if not moved:
+            return
+
+
+def _plain(value: float, _position: int) -> str:
+    """A tick of a log axis as people write it: 1,000 rather than a power of ten."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _dark(colour: str) -> str:
+    """Text needs more contrast than a line: yellow, orange, pink and sky blue names are written darker."""
+    return {"#F0E442": "#6B6400", "#E69F00": "#8A5F00", "#56B4E9": "#1F6E9C", "#CC79A7": "#9A3F72", "#009E73": "#00704F"}.get(colour, colour)

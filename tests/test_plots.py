@@ -1,0 +1,169 @@
+"""Figures and tables: labelled, described in words, and the same bytes each time."""
+
+import base64
+import html
+import json
+import re
+
+import pytest
+
+from pdlab.course import plots, show
+from pdlab.course.evidence import LABELS, evidence
+from pdlab.errors import BadInput
+
+ALT = "Decode stays at 1 operation a byte while prefill reaches 512: the two phases differ 512-fold."
+
+
+@pytest.fixture
+def published(monkeypatch):
+    """What show and show_table put on the page, instead of a notebook."""
+    pages = []
+    monkeypatch.setattr(show, "_publish", lambda page, plain: pages.append((page, plain)))
+    return pages
+
+
+def small_figure(**changes):
+    options = dict(label="hypothetical", source="arithmetic", xlabel="tokens", ylabel="operations a byte")
+    axes = plots.figure("Prefill works each byte harder than decode does", **(options | changes))
+    plots.line(axes, [1, 2, 4], [1, 2, 4], "prefill")
+    plots.line(axes, [1, 2, 4], [1, 1, 1], "decode")
+    return axes
+
+
+def test_alternative_text_reaches_the_alt_attribute(published):
+    """The words given as alt are the img's alt attribute, quotes and all, and the plain twin."""
+    show.show(small_figure(), alt=ALT + ' It is "large".')
+    page, plain = published[0]
+    assert html.unescape(re.search(r'alt="([^"]*)"', page)[1]) == ALT + ' It is "large".'
+    assert ALT in plain and "hypothetical · arithmetic" in plain
+
+
+@pytest.mark.parametrize("alt", ["", "   ", None, "too short", "A plot of the intensity of prefill and decode by batch"])
+def test_a_figure_without_a_message_in_words_is_refused(published, alt):
+    """No alt, a short one, or one that only names the kind of plot shows nothing."""
+    with pytest.raises(BadInput):
+        show.show(small_figure(), alt=alt)
+    assert published == []
+
+
+@pytest.mark.parametrize("label", [None, "", "real", "Measured", "estimate"])
+def test_only_the_four_labels_are_evidence(label):
+    """A missing or invented label is refused for figures and tables alike."""
+    with pytest.raises(BadInput):
+        small_figure(label=label)
+    with pytest.raises(BadInput):
+        show.show_table([[1]], ["a"], label=label, source="s", caption="c")
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_each_label_stands_on_the_table(published, label):
+    """All four labels are accepted and shown with the source, in the page and in the twin."""
+    show.show_table([["x", 1234567]], ["name", "bytes"], label=label, source="a source", caption="Sizes")
+    assert all(f"{label} · a source" in side and "1,234,567" in side for side in published[0])
+
+
+def test_a_figure_without_a_source_is_refused():
+    """An empty source is no source."""
+    with pytest.raises(BadInput):
+        small_figure(source=" ")
+
+
+def test_a_figure_from_elsewhere_is_refused(published):
+    """A bare matplotlib figure has no label, so it cannot be shown."""
+    from matplotlib.figure import Figure
+
+    with pytest.raises(BadInput):
+        show.show(Figure(), alt=ALT)
+
+
+def test_the_same_figure_gives_the_same_bytes(published):
+    """Two figures built alike are equal byte for byte: no dates, no random ids."""
+    show.show(small_figure(), alt=ALT)
+    show.show(small_figure(), alt=ALT)
+    assert published[0] == published[1]
+    svg = base64.b64decode(re.search(r"base64,([^\"]+)", published[0][0])[1]).decode()
+    assert svg.count("<path") > 10 and "<dc:date>" not in svg
+
+
+def test_rounding_hides_the_last_digit_of_a_processor():
+    """A change in a coordinate's twelfth digit leaves the figure's bytes alone."""
+    nudged = small_figure()
+    for drawn in nudged.lines:
+        drawn.set_ydata([y * (1 + 1e-13) for y in drawn.get_ydata()])
+    for axes in (first := small_figure(), nudged):
+        plots.finish(axes.figure)
+    assert show.svg_bytes(first.figure) == show.svg_bytes(nudged.figure)
+
+
+def test_log_axes_are_announced(published):
+    """A log axis says so in its label, once."""
+    axes = small_figure(xlog=True)
+    show.show(axes, alt=ALT)
+    show.show(axes, alt=ALT)
+    assert axes.get_xlabel() == "tokens (log scale)" and axes.get_ylabel() == "operations a byte"
+
+
+def test_series_differ_without_colour():
+    """Eight series have eight colours, eight markers and no repeated pair of marker and dash."""
+    looks = [plots.style(i) for i in range(8)]
+    assert len({s["color"] for s in looks}) == len({s["marker"] for s in looks}) == 8
+
+
+def test_direct_labels_do_not_overlap(published):
+    """Names of lines that end at one place are moved off each other."""
+    axes = plots.figure("Three lines end in the same place here", label="hypothetical", source="s")
+    for name in ("first", "second", "third"):
+        plots.line(axes, [0, 1], [0, 1], name)
+    plots.finish(axes.figure)
+    boxes = sorted((t.get_window_extent() for t in axes.pdlab_labels), key=lambda box: box.y0)
+    assert len(boxes) == 3
+    assert all(low.y1 <= high.y0 + 1 for low, high in zip(boxes, boxes[1:]))
+
+
+def test_a_recorded_run_shows_when_and_where(tmp_path):
+    """Measured evidence of a run carries the date and machine of its provenance."""
+    (tmp_path / "provenance.json").write_text(json.dumps({"label": "measured", "date": "2026-11-30T01:00:00Z", "machine": "2 cores, no GPU"}))
+    assert str(evidence("measured", "L2", tmp_path)) == "measured (recorded 2026-11-30 on 2 cores, no GPU) · L2"
+
+
+@pytest.mark.parametrize("stored", [None, "{", '{"label": "simulated"}', '{"label": "measured", "date": "2026-11-30"}'])
+def test_a_run_that_cannot_vouch_is_refused(tmp_path, stored):
+    """No provenance, a broken one, another label, or no machine: not shown as measured."""
+    if stored is not None:
+        (tmp_path / "provenance.json").write_text(stored)
+    with pytest.raises(BadInput):
+        evidence("measured", "L2", tmp_path)
+
+
+def test_tables_have_headers_and_a_plain_twin(published):
+    """Headers are th with a scope, numbers stand right, text is escaped, and the twin holds every cell."""
+    import pandas as pd
+
+    frame = pd.DataFrame({"model <b>": ["one", "two"], "ms": [1.5, 27.21441]})
+    show.show_table(frame, label="simulated", source="s", caption="Floors")
+    page, plain = published[0]
+    assert page.count('<th scope="col"') == 2 and "<caption" in page and "model &lt;b&gt;" in page
+    assert '<td style="text-align:right">27.2144</td>' in page and '<td style="text-align:left">one</td>' in page
+    assert all(word in plain for word in ("model <b>", "one", "two", "1.5000", "27.2144", "Floors"))
+
+
+def test_rows_must_fit_the_headers():
+    """A ragged row or an empty table is refused."""
+    for rows in ([[1, 2], [3]], []):
+        with pytest.raises(BadInput):
+            show.show_table(rows, ["a", "b"], label="hypothetical", source="s", caption="c")
+
+
+def test_strips_and_ecdfs_show_every_value():
+    """A strip draws one point a value; an ECDF ends at a share of one; no values are refused."""
+    axes = small_figure()
+    before = len(axes.lines)
+    plots.strip(axes, [1, 2, 2, 9], 0, "a")
+    plots.strip(axes, [3], 1, "b", index=1)
+    assert len(axes.lines[before].get_xdata()) == 4
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["a", "b"]
+    shares = small_figure()
+    plots.ecdf(shares, [3, 1, 2], "c")
+    assert list(shares.lines[-1].get_ydata())[-1] == 1
+    with pytest.raises(BadInput):
+        plots.ecdf(shares, [], "empty")
