@@ -1,1 +1,1 @@
-"""Theory: KV sizes, links and rooflines.  Pure functions; no input or output."""
+"""Theory: what arithmetic alone says.  Pure functions and small frozen dataclasses."""
