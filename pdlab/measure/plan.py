@@ -98,6 +98,7 @@ class Disaggregated(_Section):
     tensor_parallel_per_replica: Count
     pipeline_parallel_per_replica: Count = 1
     kv_transport: str
+    routing: Annotated[str, Field(min_length=1)] = "all-remote"  # a rule's name, as the router takes it
 
     @property
     def workers(self) -> int:
