@@ -1,0 +1,116 @@
+"""Hold one server, and let none outlive the program that asked for it.
+
+Run as a script: ``python keeper.py CORES -- COMMAND …`` with a pipe on standard input.
+The asking program keeps the pipe's other end open.  When that end closes, for whatever reason
+(a normal stop, an exception, Ctrl-C, SIGTERM, even ``kill -9``), the keeper ends the server and
+everything the server started.  Standard library only, so that it starts in a few milliseconds.
+
+It prints the server's process id on its first line and ends with the server's exit status
+(128 + signal, as shells do).  One byte ``k`` on the pipe asks for an end without grace.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+GRACE_S = 6.0  # a server that drains on SIGTERM gets this long
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the pipe alone does the work."""
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    except (OSError, AttributeError):
+        pass
+
+
+def _in_server() -> None:
+    """Between fork and exec: ordinary signals again, and a second string to the bow."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the keeper itself be killed
+
+
+def _children(pid: int) -> list[int]:
+    """All descendants of ``pid`` that are still there, nearest first."""
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/children") as listing:
+                found += [int(child) for child in listing.read().split()]
+        except FileNotFoundError:
+            continue
+    for child in list(found):
+        try:
+            found += _children(child)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def _signal_all(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def _end(server: subprocess.Popen, grace_s: float) -> None:
+    """SIGTERM to the server, then SIGKILL to whatever is left below the keeper."""
+    if server.poll() is None and grace_s > 0:
+        _signal_all([server.pid], signal.SIGCONT)  # a stopped server can't act on SIGTERM
+        _signal_all([server.pid], signal.SIGTERM)
+        try:
+            server.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            pass
+    while left := _children(os.getpid()):  # orphans come to the keeper: it is their subreaper
+        _signal_all(left, signal.SIGKILL)
+        server.poll()
+        for pid in left:
+            try:
+                if pid != server.pid:
+                    os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:  # a grandchild: its parent is still to go
+                pass
+        time.sleep(0.01)
+
+
+def main(arguments: list[str]) -> int:
+    """Start the command, wait for its end or the asking program's, leave nothing behind."""
+    cores, separator, *command = arguments
+    assert separator == "--" and command, __doc__
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the asking program's business
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    if cores:
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    server = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        start_new_session=True,
+        preexec_fn=_in_server,
+    )
+    print(server.pid, flush=True)
+    sys.stdout.close()
+    grace_s = 0.0
+    exited = os.pidfd_open(server.pid)
+    ready, _, _ = select.select([0, exited], [], [])
+    if 0 in ready:
+        grace_s = 0.0 if os.read(0, 1) == b"k" else GRACE_S
+    _end(server, grace_s)
+    status = server.wait() if server.returncode is None else server.returncode
+    return 128 - status if status < 0 else status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
