@@ -94,6 +94,7 @@ class ShapeFields:
     kv_heads: int
     head_dim: int
     windows: tuple[int | None, ...]
+    window_kind: str
     mla: bool
 
 
@@ -104,6 +105,15 @@ def load(name: str) -> dict[str, Any]:
         known = ", ".join(sorted(p.stem for p in MODELS_DIR.glob("*.json")))
         raise BadInput(shown(name), f"one of {known}", "model name")
     return read_config(path)[0]
+
+
+def find(name_or_path: str) -> Path:
+    """The path itself, or the shipped config of that short name where no such file exists."""
+    path, shipped = Path(name_or_path), MODELS_DIR / f"{name_or_path}.json"
+    try:
+        return shipped if not path.exists() and shipped.is_file() else path
+    except (OSError, ValueError):  # too long, or a NUL inside: reading it will say so
+        return path
 
 
 def read_config(config: object) -> tuple[dict[str, Any], str]:
@@ -168,14 +178,14 @@ def shape_fields(config: dict[str, Any], where: str = "config") -> ShapeFields:
             whole(_need(body, key, where), f"{where}: {key}", high=MAX_HEAD_DIM)
             for key in ("kv_lora_rank", "qk_rope_head_dim")
         )
-        return ShapeFields(name, layers, query_heads, 1, latent, (None,) * layers, mla=True)
+        return ShapeFields(name, layers, query_heads, 1, latent, (None,) * layers, "", mla=True)
     if body.get("kv_lora_rank") is not None:
         raise _refusal(f"model_type {family} with kv_lora_rank",
                        "is not a latent-attention family that pdlab knows", where)
     return ShapeFields(
         name, layers, query_heads, _kv_heads(body, query_heads, family, where),
         _head_dim(body, query_heads, family, where), _windows(body, layers, family, where),
-        mla=False,
+        "chunk" if family in _CHUNKED else "sliding window", mla=False,
     )
 
 
@@ -262,7 +272,7 @@ def _windows_from_types(
                 raise BadInput("sliding_attention layers without a window in use",
                                "a positive sliding_window", at)
             windows.append(window)
-        elif kind == "chunked_attention":
+        elif kind == "chunked_attention" and family in _CHUNKED:
             windows.append(whole(_need(body, "attention_chunk_size", where),
                                  f"{where}: attention_chunk_size"))
         else:

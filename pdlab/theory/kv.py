@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from pdlab.errors import BadInput
 from pdlab.theory._check import shown, whole
-from pdlab.theory.config import MODELS_DIR, load, read_config, shape_fields
+from pdlab.theory.config import MODELS_DIR, find, load, read_config, shape_fields
 
 __all__ = [
-    "DTYPE_BYTES", "FP8_SCALES", "MODELS_DIR", "KvShape", "LayerGroup", "block_bytes_total",
-    "blocks", "bytes_per_token", "from_config", "heads_per_rank", "kv_bytes", "load",
-    "per_rank_bytes", "saturates_at", "uniform",
+    "DTYPE_BYTES", "FP8_SCALES", "MAX_TOKENS", "MODELS_DIR", "KvShape", "LayerGroup",
+    "block_bytes_total", "blocks", "blocks_held", "bytes_per_token", "find", "from_config",
+    "heads_per_rank", "kv_bytes", "load", "per_rank_bytes", "saturates_at", "uniform",
 ]
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "fp8": 1}
@@ -49,6 +49,7 @@ class KvShape:
     kind: str  # "MHA" | "GQA" | "MQA" | "MLA" | "not stated"
     query_heads: int | None = None
     name: str = ""
+    window_kind: str = "sliding window"
 
     @property
     def layers(self) -> int:
@@ -60,7 +61,7 @@ class KvShape:
         """The kind of attention, and its windows if it has any, in words."""
         windowed = [group for group in self.groups if group.window is not None]
         parts = [
-            f"window {g.window} on {'all' if g.layers == self.layers else f'{g.layers} of'} "
+            f"{self.window_kind} {g.window} on {'all' if g.layers == self.layers else f'{g.layers} of'} "
             f"{self.layers} layers"
             for g in windowed
         ]
@@ -102,7 +103,7 @@ def from_config(config: object) -> KvShape:
         for window in sorted(set(windows), key=lambda w: (w is not None, w or 0))
     )
     kind = _kind(fields.kv_heads, fields.query_heads)
-    return KvShape(groups, kind, fields.query_heads, fields.name)
+    return KvShape(groups, kind, fields.query_heads, fields.name, fields.window_kind)
 
 
 def kv_bytes(
