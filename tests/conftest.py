@@ -1,0 +1,40 @@
+"""Options and settings that all tests share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--live", action="store_true", help="also run the tests that start real servers")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = 0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the live tests, and remember how many, unless --live asks for them."""
+    if config.getoption("--live"):
+        return
+    live = [item for item in items if item.get_closest_marker("live")]
+    items[:] = [item for item in items if not item.get_closest_marker("live")]
+    config.hook.pytest_deselected(items=live)
+    config.stash[LEFT_OUT] = len(live)
+    if hasattr(config, "workeroutput"):  # in an xdist worker: tell the process that prints the summary
+        config.workeroutput["live_left_out"] = len(live)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    left_out = getattr(node, "workeroutput", {}).get("live_left_out", 0)
+    node.config.stash[LEFT_OUT] = max(node.config.stash[LEFT_OUT], left_out)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if count := config.stash[LEFT_OUT]:
+        terminalreporter.write_line(f"left out {count} live tests; to run them: make test-live")
