@@ -22,7 +22,13 @@ MAX_LAYERS, MAX_HEADS, MAX_HEAD_DIM = 4096, 4096, 65536
 _HEADS_DEFAULT_TO_MHA = {
     "", "codegen", "gpt2", "gpt_neox", "gptj", "llama", "olmo", "olmo2", "opt", "phi", "phi3",
 }
+# Families whose head_dim is not hidden_size / heads when the file leaves it out.
 _DEFAULT_HEAD_DIM_DIFFERS = {"gemma", "gemma2", "gemma3_text", "glm4", "gpt_oss", "qwen3", "qwen3_moe"}
+# What transformers' own config class fills in where published files leave a field out.
+_CLASS_DEFAULTS = {
+    "gemma3_text": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256},
+    "gemma2": {"head_dim": 256}, "gemma": {"head_dim": 256}, "qwen3": {"head_dim": 128},
+}
 _WINDOW_ON_EVERY_LAYER = {"", "mistral", "mixtral", "phi3", "phimoe", "starcoder2"}
 _WINDOW_BEHIND_A_SWITCH = {"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_vl_text", "qwen2_5_vl_text"}
 _WINDOW_EVERY_NTH_FULL = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6, "cohere2": 4}
@@ -162,7 +168,7 @@ def text_model(config: dict[str, Any], where: str) -> tuple[dict[str, Any], str,
     _refuse_other_caches(body, family, where)
     if family not in _KNOWN:
         raise _refusal(f"model_type {family}", "is not a family whose cache pdlab knows", where)
-    return body, where, family
+    return _CLASS_DEFAULTS.get(family, {}) | body, where, family
 
 
 def shape_fields(config: dict[str, Any], where: str = "config") -> ShapeFields:
@@ -197,7 +203,11 @@ def _kv_heads(body: dict[str, Any], query_heads: int, family: str, where: str) -
         if family not in _HEADS_DEFAULT_TO_MHA:
             raise BadInput("no num_key_value_heads", "the number of KV heads", where)
         return query_heads
-    return whole(value, f"{where}: num_key_value_heads", high=query_heads)
+    kv_heads = whole(value, f"{where}: num_key_value_heads", high=query_heads)
+    if query_heads % kv_heads:
+        raise BadInput(f"{kv_heads} KV heads for {query_heads} query heads",
+                       "KV heads that divide the query heads", f"{where}: num_key_value_heads")
+    return kv_heads
 
 
 def _kv_heads_multi_query(body: dict[str, Any], query_heads: int, family: str, where: str) -> int:
