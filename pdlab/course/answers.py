@@ -1,0 +1,245 @@
+"""Reading an answer in any honest form, and carrying it between processes as JSON.
+
+``read`` turns whatever a learner passed to ``check`` into one of a few plain forms: ``...``
+(nothing yet), bool, int, float, Fraction, str, list, dict, :class:`Bag`, :class:`Quantity`,
+:class:`Calls` (what a function returned) and :class:`Other` (a thing that is no answer).
+A plain form holds no code, so the grader can judge it in its own process.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import math
+from collections.abc import Callable, KeysView, Mapping, Sequence, Set, ValuesView
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+MOST_ITEMS, MOST_CHARACTERS, MOST_DEPTH, MOST_BITS = 1_000, 10_000, 6, 10_000
+_NO_BODY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP"}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with the unit that the learner wrote."""
+
+    number: Any
+    unit: str
+
+
+@dataclass(frozen=True)
+class Bag:
+    """Items without an order."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Other:
+    """A value that is no answer; ``what`` names its type."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception instead of a result."""
+
+    type: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a function returned on each case; ``stub`` when its body is still ``...``."""
+
+    results: tuple[Any, ...]
+    stub: bool
+
+
+def read(value: Any, depth: int = 0) -> Any:
+    """The plain form of ``value``.  Never raises: what cannot be read is :class:`Other`."""
+    try:
+        return _read(value, depth)
+    except Exception:  # a learner's object may do anything when it is looked at
+        return Other(type(value).__name__)
+
+
+def _read(value: Any, depth: int) -> Any:
+    if value is None or value is Ellipsis:
+        return Ellipsis
+    if isinstance(value, bool | int | float | Fraction | str):
+        return _plain_scalar(value)
+    if isinstance(value, Decimal):
+        return _plain_scalar(Fraction(value)) if value.is_finite() and abs(value.adjusted()) < 1_000 else float(value)
+    if isinstance(value, timedelta):
+        return Quantity(value.total_seconds(), "s")
+    if hasattr(value, "magnitude") and hasattr(value, "units"):
+        return Quantity(read(value.magnitude, depth + 1), str(value.units))
+    if depth > MOST_DEPTH:
+        return Other(type(value).__name__)
+    if isinstance(value, Mapping):
+        return {_key(k): read(v, depth + 1) for k, v in _few(value.items())}
+    if isinstance(value, Set) and not isinstance(value, KeysView):
+        return Bag(tuple(read(v, depth + 1) for v in _few(sorted(value, key=repr))))
+    if isinstance(value, list | tuple | KeysView | ValuesView):
+        return [read(v, depth + 1) for v in _few(value)]
+    if getattr(value, "size", None) == 1 and hasattr(value, "item"):  # numpy, pandas: 0-d or one element
+        return read(value.item(), depth + 1)
+    if hasattr(value, "tolist") and getattr(value, "ndim", 1) == 1:
+        return [read(v, depth + 1) for v in _few(value.tolist())]
+    return Other("function" if callable(value) else type(value).__name__)
+
+
+def _plain_scalar(value: Any) -> Any:
+    """A builtin number or text, stripped of any subclass."""
+    if isinstance(value, str):
+        return str(value[:MOST_CHARACTERS])
+    if isinstance(value, bool | float):
+        return bool(value) if isinstance(value, bool) else float(value)
+    exact = Fraction(value)
+    if max(exact.numerator.bit_length(), exact.denominator.bit_length()) > MOST_BITS:
+        return Other("number of thousands of digits")
+    return int(value) if isinstance(value, int) else exact
+
+
+def _key(key: Any) -> Any:
+    plain = read(key)
+    return plain if isinstance(plain, bool | int | float | Fraction | str) else str(key)
+
+
+def _few(items: Any) -> list[Any]:
+    items = list(items)
+    if len(items) > MOST_ITEMS:
+        raise ValueError("too many items for an answer")
+    return items
+
+
+def call(function: Any, cases: Sequence[Any]) -> Any:
+    """Run a learner's function on every case; the plain form of what it did.
+
+    A case is a list of arguments or a mapping of keyword arguments.  Each call gets its own copy.
+    """
+    if not callable(function):
+        return read(function)
+    results = []
+    for case in cases:
+        try:
+            results.append(read(apply(function, copy.deepcopy(case))))
+        except NotImplementedError:
+            results.append(Ellipsis)
+        except Exception as error:
+            results.append(Raised(type(error).__name__, " ".join(str(error).split())[:300]))
+    nothing = all(result is Ellipsis for result in results)
+    return Calls(tuple(results), nothing and _has_no_body(function))
+
+
+def apply(function: Callable[..., Any], case: Any) -> Any:
+    """Call with a case's arguments: a mapping by keyword, a list by place."""
+    return function(**case) if isinstance(case, Mapping) else function(*case)
+
+
+def _has_no_body(function: Any) -> bool:
+    """Whether a Python function does nothing but return a constant, or says that it is not written yet."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    return "NotImplementedError" in code.co_names or {op.opname for op in dis.get_instructions(code)} <= _NO_BODY
+
+
+def encode(plain: Any) -> Any:
+    """A plain form as JSON with a tag on every value, so that 1, 1.0, True and "1" stay apart."""
+    match plain:
+        case _ if plain is Ellipsis:
+            return ["nothing"]
+        case bool():
+            return ["bool", plain]
+        case int():
+            return ["int", hex(plain)]
+        case float():
+            return ["float", plain.hex()]
+        case Fraction():
+            return ["fraction", hex(plain.numerator), hex(plain.denominator)]
+        case str():
+            return ["text", plain]
+        case Quantity(number, unit):
+            return ["quantity", encode(number), unit]
+        case Bag(items):
+            return ["bag", [encode(v) for v in items]]
+        case list():
+            return ["list", [encode(v) for v in plain]]
+        case dict():
+            return ["map", [[encode(k), encode(v)] for k, v in plain.items()]]
+        case Raised(kind, text):
+            return ["raised", kind, text]
+        case Calls(results, stub):
+            return ["calls", [encode(v) for v in results], stub]
+        case Other(what):
+            return ["other", what]
+    raise TypeError(f"{type(plain).__name__} is no plain form")
+
+
+def decode(document: Any, depth: int = 0) -> Any:
+    """The plain form that ``encode`` wrote.  Raises ValueError for anything else."""
+    if depth > 2 * MOST_DEPTH:
+        raise ValueError("nested too deeply")
+    inner = depth + 1
+    try:
+        match document:
+            case ["nothing"]:
+                return Ellipsis
+            case ["bool", bool() as value] | ["text", str() as value]:
+                return value
+            case ["int", str() as digits]:
+                return int(digits, 16)
+            case ["float", str() as digits]:
+                return float.fromhex(digits)
+            case ["fraction", str() as over, str() as under]:
+                return Fraction(int(over, 16), int(under, 16))
+            case ["quantity", number, str() as unit]:
+                return Quantity(decode(number, inner), unit)
+            case ["bag", list() as items]:
+                return Bag(tuple(decode(v, inner) for v in _few(items)))
+            case ["list", list() as items]:
+                return [decode(v, inner) for v in _few(items)]
+            case ["map", list() as pairs]:
+                return {decode(k, inner): decode(v, inner) for k, v in _few(pairs)}
+            case ["raised", str() as kind, str() as text]:
+                return Raised(kind, text)
+            case ["calls", list() as results, bool() as stub]:
+                return Calls(tuple(decode(v, inner) for v in _few(results)), stub)
+            case ["other", str() as what]:
+                return Other(what)
+    except (TypeError, OverflowError, ZeroDivisionError) as error:
+        raise ValueError(f"no plain form: {error}") from error
+    raise ValueError("no plain form")
+
+
+def is_nothing(plain: Any) -> bool:
+    """Whether an answer was never filled in: ``...``, empty text, an empty or all-``...`` collection."""
+    match plain:
+        case str():
+            return not plain.strip()
+        case Bag(items):
+            return all(map(is_nothing, items))
+        case list():
+            return all(map(is_nothing, plain))
+        case dict():
+            return all(map(is_nothing, plain.values()))
+        case Calls(_, stub):
+            return stub
+        case Quantity(number, _):
+            return number is Ellipsis
+    return plain is Ellipsis
+
+
+def is_number(plain: Any) -> bool:
+    """Whether a plain form is a number (True and False are none)."""
+    return isinstance(plain, int | float | Fraction) and not isinstance(plain, bool)
+
+
+def is_finite(number: Any) -> bool:
+    return not isinstance(number, float) or math.isfinite(number)

@@ -1,0 +1,102 @@
+"""Whether a plain form is the expected one, under an exercise's unit, tolerance and spelling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pdlab.course.answers import Bag, is_finite, is_number
+from pdlab.course.exercises import Exercise, Tolerance
+from pdlab.course.reading import Unreadable, key, number, truth, word
+
+EXACT_REL, FLOAT_REL = 1e-12, 1e-9  # rounding in the last bits is never a mistake
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How answers to one exercise are compared."""
+
+    unit: str = ""
+    tolerance: Tolerance | None = None
+    ordered: bool | None = None
+    choices: tuple[str, ...] = ()
+    choices_by_key: tuple[tuple[Any, tuple[str, ...]], ...] = ()
+    synonyms: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, exercise: Exercise) -> Rules:
+        by_key = exercise.choices if isinstance(exercise.choices, dict) else {}
+        return cls(
+            exercise.unit,
+            exercise.tolerance,
+            exercise.ordered,
+            () if by_key else tuple(exercise.choices),
+            tuple((key(k), v) for k, v in by_key.items()),
+            tuple((word(other), word(meant)) for meant, others in exercise.synonyms.items() for other in others),
+        )
+
+    def at(self, mapping_key: Any) -> Rules:
+        """The rules for one entry of a mapping."""
+        return replace(self, choices=dict(self.choices_by_key).get(key(mapping_key), self.choices))
+
+    def meant(self, plain: Any) -> str:
+        """A word, with its synonyms made one."""
+        return dict(self.synonyms).get(word(plain), word(plain))
+
+    def in_order(self, expected: list[Any]) -> bool:
+        """Whether the order of a list counts: unless told, numbers are in order and words are not."""
+        if self.ordered is not None:
+            return self.ordered
+        return not all(isinstance(item, str) for item in expected)
+
+
+def matches(plain: Any, expected: Any, rules: Rules) -> bool:
+    """Whether the answer is right."""
+    if isinstance(expected, dict):
+        if not isinstance(plain, dict):
+            return False
+        said = {key(k): v for k, v in plain.items()}
+        wanted = {key(k): (k, v) for k, v in expected.items()}
+        return said.keys() == wanted.keys() and all(matches(said[f], v, rules.at(k)) for f, (k, v) in wanted.items())
+    if isinstance(expected, list):
+        return _list_matches(plain, expected, rules)
+    if isinstance(expected, Bag):
+        return _list_matches(plain, list(expected.items), replace(rules, ordered=False))
+    try:
+        if isinstance(expected, bool):
+            return truth(plain) == expected
+        if isinstance(expected, str):
+            return isinstance(plain, str | bool) and rules.meant(plain) == rules.meant(expected)
+        return is_number(expected) and near(number(plain, rules.unit), expected, rules.tolerance)
+    except Unreadable:
+        return False
+
+
+def _list_matches(plain: Any, expected: list[Any], rules: Rules) -> bool:
+    items = list(plain.items) if isinstance(plain, Bag) else plain if isinstance(plain, list) else [plain]
+    if rules.in_order(expected):
+        if isinstance(plain, Bag) or len(items) != len(expected):
+            return False
+        return all(matches(item, one, rules) for item, one in zip(items, expected, strict=True))
+    return all(any(matches(i, e, rules) for i in items) for e in expected) and all(
+        any(matches(i, e, rules) for e in expected) for i in items
+    )
+
+
+def near(value: Any, expected: Any, tolerance: Tolerance | None) -> bool:
+    """Whether two numbers are the same within the tolerance; without one, to the last bits."""
+    if value == expected:
+        return True
+    if not (is_finite(value) and is_finite(expected)):
+        return False
+    try:
+        gap, size = abs(float(value) - float(expected)), abs(float(expected))
+    except OverflowError:
+        return False
+    if tolerance is None:
+        whole = expected == int(expected)
+        if whole and isinstance(value, int):
+            return False
+        return gap <= size * (EXACT_REL if whole else FLOAT_REL)
+    # The last bit must not decide at the edge: 0.30005 - 0.3 is a little over 0.00005.
+    return gap <= (tolerance.abs if tolerance.abs is not None else tolerance.rel * size) * (1 + FLOAT_REL)

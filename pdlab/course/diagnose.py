@@ -1,0 +1,209 @@
+"""From an answer's plain form to one of three outcomes, with the kind of mistake.
+
+The order is: nothing yet, right, a mistake that the exercise anticipates, a mistake that anyone
+makes with units and formats, and last how far off it is.  No text holds the answer.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from pdlab.course import answers, exercises, slips
+from pdlab.course.answers import Bag, Calls, Quantity, Raised, is_nothing
+from pdlab.course.compare import Rules, matches
+from pdlab.course.exercises import Exercise
+from pdlab.course.feedback import Feedback
+from pdlab.course.reading import Unreadable, key, named, number, spelled, truth, word
+
+_UNSET: Any = object()
+
+
+def diagnose(exercise: Exercise, plain: Any, expected: Any = _UNSET) -> Feedback:
+    """The feedback on a plain form; ``expected`` replaces the registry's value (a lab's own run)."""
+    if is_nothing(plain) and not (exercise.expected in ([], {}, "") and plain is not Ellipsis):
+        return Feedback(exercise.id, "not attempted")
+    if exercise.is_function:
+        slip = _function(exercise, plain)
+    elif exercise.checker:
+        slip = _checked(exercise, plain)
+    else:
+        live = expected is not _UNSET
+        slip = _value(exercise, plain, answers.read(expected if live else exercise.expected), live)
+    if slip is None:
+        return Feedback(exercise.id, "correct", says=exercise.why.strip(), points=exercise.points)
+    kind, says = slip
+    return Feedback(exercise.id, "not yet", kind, says.strip())
+
+
+def _checked(exercise: Exercise, plain: Any) -> slips.Slip | None:
+    """The verdict of the exercise's own checker, which looks at ordinary Python values."""
+    module, _, name = (exercise.checker or "").partition(":")
+    finding = getattr(importlib.import_module(module), name)(_ordinary(plain))
+    return None if finding.ok else (finding.kind, finding.says)
+
+
+def _ordinary(plain: Any) -> Any:
+    match plain:
+        case Quantity() | Raised() | Calls() | answers.Other():
+            return spelled(plain)
+        case Bag(items):
+            return [_ordinary(item) for item in items]
+        case list():
+            return [_ordinary(item) for item in plain]
+        case dict():
+            return {k: _ordinary(v) for k, v in plain.items()}
+    return plain
+
+
+def _value(exercise: Exercise, plain: Any, expected: Any, live: bool) -> slips.Slip | None:
+    rules = Rules.of(exercise)
+    if matches(plain, expected, rules):
+        return None
+    for mistake in exercise.mistakes:
+        if live and "expected" not in mistake.answer:
+            continue  # a wrong value of the recorded run says nothing about the learner's own
+        where = f"exercise {exercise.id}.mistakes"
+        wrong = answers.read(exercises.evaluate(mistake.answer, where, expected=_ordinary(expected)))
+        if _is_mistake(plain, wrong, mistake.match, rules):
+            return mistake.kind, mistake.says
+    return _slip(exercise, plain, expected, rules)
+
+
+def _is_mistake(plain: Any, wrong: Any, match: str | None, rules: Rules) -> bool:
+    if isinstance(plain, dict) and isinstance(wrong, dict) and match != "exact":
+        said = {key(k): v for k, v in plain.items()}
+        return bool(wrong) and all(key(k) in said and matches(said[key(k)], v, rules.at(k)) for k, v in wrong.items())
+    if match == "contains" and (items := _items(plain)) is not None:
+        return all(any(matches(item, one, rules) for item in items) for one in _items(wrong) or [wrong])
+    return matches(plain, wrong, rules)
+
+
+def _items(plain: Any) -> list[Any] | None:
+    if isinstance(plain, Bag):
+        return list(plain.items)
+    return plain if isinstance(plain, list) else None
+
+
+def _slip(exercise: Exercise, plain: Any, expected: Any, rules: Rules) -> slips.Slip:
+    """A mistake that the exercise does not anticipate."""
+    if isinstance(expected, dict):
+        return _mapping_slip(exercise, plain, expected, rules)
+    if isinstance(expected, list):
+        return _list_slip(exercise, plain, expected, rules)
+    if isinstance(expected, bool):
+        return _truth_slip(plain)
+    if isinstance(expected, str):
+        return _word_slip(exercise, plain, rules)
+    try:
+        return slips.off(number(plain, rules.unit), expected, rules.unit)
+    except Unreadable as error:
+        return error.kind, error.says
+
+
+def _truth_slip(plain: Any) -> slips.Slip:
+    try:
+        truth(plain)
+    except Unreadable as error:
+        return error.kind, error.says
+    return "other-way", "it is not so here. Ask which condition it rests on, and whether that holds"
+
+
+def _word_slip(exercise: Exercise, plain: Any, rules: Rules) -> slips.Slip:
+    if not isinstance(plain, str | bool):
+        asked = f"one of: {', '.join(rules.choices)}" if rules.choices else "a word is asked for"
+        return "wrong-type", f"found {named(plain)}; {asked}"
+    if rules.choices and word(plain) not in map(word, rules.choices):
+        return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {', '.join(rules.choices)}"
+    return "other-word", f"{spelled(plain)!r} is not it. hint({exercise.id!r}) gives the first step"
+
+
+def _list_slip(exercise: Exercise, plain: Any, expected: list[Any], rules: Rules) -> slips.Slip:
+    items = _items(plain) if _items(plain) is not None else list(plain) if isinstance(plain, dict) else [plain]
+    if any(map(is_nothing, items)):
+        return "incomplete", f"{sum(map(is_nothing, items))} of the {len(items)} places are still `...`"
+    if rules.in_order(expected):
+        if isinstance(plain, Bag):
+            return "wrong-type", "a set has no order, and the order matters here: give a list"
+        if len(items) != len(expected):
+            return "wrong-count", f"found {len(items)} values, and {len(expected)} are asked for"
+        return _each(exercise, dict(enumerate(items, 1)), dict(enumerate(expected, 1)), rules, "value")
+    for item in items:
+        if rules.choices and isinstance(item, str) and word(item) not in map(word, rules.choices):
+            return "not-a-choice", f"{spelled(item)!r} is none of the choices: {', '.join(rules.choices)}"
+    right = sum(any(matches(item, one, rules) for item in items) for one in expected)
+    wrong = sum(not any(matches(item, one, rules) for one in expected) for item in items)
+    if wrong and right == len(expected):
+        return "too-many", f"{wrong} of the {len(items)} that you name do{'es' * (wrong == 1)} not belong"
+    if wrong:
+        return "mixed", f"{right} of the {len(items)} that you name belong{'s' * (right == 1)}, and something is missing too"
+    return "too-few", "what you name belongs, and it is not all"
+
+
+def _mapping_slip(exercise: Exercise, plain: Any, expected: dict[Any, Any], rules: Rules) -> slips.Slip:
+    if not isinstance(plain, dict):
+        return "wrong-type", f"found {named(plain)}, and a mapping (a dict) is asked for"
+    said, wanted = {key(k): v for k, v in plain.items()}, {key(k): (k, v) for k, v in expected.items()}
+    if strange := [k for k in plain if key(k) not in wanted]:
+        return "unknown-key", f"{spelled(strange[0])!r} is not one of the keys: {', '.join(map(str, expected))}"
+    empty = [str(k) for folded, (k, _) in wanted.items() if is_nothing(said.get(folded, ...))]
+    if empty:
+        return "incomplete", f"still to be filled in: {', '.join(empty)}"
+    return _each(exercise, {k: said[folded] for folded, (k, _) in wanted.items()}, expected, rules, "entry")
+
+
+def _each(exercise: Exercise, said: dict[Any, Any], wanted: dict[Any, Any], rules: Rules, noun: str) -> slips.Slip:
+    """What is wrong with several values: what they have in common, else how many are right."""
+    wrong = {k: v for k, v in said.items() if not matches(v, wanted[k], rules.at(k))}
+    found = {k: _slip(exercise, v, wanted[k], rules.at(k)) for k, v in wrong.items()}
+    for k, (kind, says) in found.items():
+        if kind in ("not-a-choice", "wrong-type", "unit-mismatch", "unknown-unit", "not-finite", "decimal-comma"):
+            return kind, f"{noun} {k}: {says}"
+    count = f"{len(said) - len(wrong)} of the {len(said)} are right"
+    kinds = {kind for kind, _ in found.values()}
+    if len(kinds) == 1 and kinds <= slips.NAMED:
+        kind, says = next(iter(found.values()))
+        return kind, f"{count}; {'each of the others' if len(wrong) > 1 else 'the other'}: {says}"
+    return "some-wrong", count
+
+
+def _function(exercise: Exercise, plain: Any) -> slips.Slip | None:
+    name = exercise.function or ""
+    if not isinstance(plain, Calls):
+        return "wrong-type", f"found {named(plain)}, and the function {name} itself is asked for (without calling it)"
+    rules = Rules.of(exercise)
+    wanted = answers.call(exercises.reference(exercise), exercise.cases).results
+    right = _agrees(plain, wanted, rules)
+    if all(right):
+        return None
+    for mistake in exercise.mistakes:
+        wrong = exercises.evaluate(mistake.answer, f"exercise {exercise.id}.mistakes")
+        if all(_agrees(plain, answers.call(wrong, exercise.cases).results, rules)):
+            return mistake.kind, mistake.says
+    at = right.index(False)
+    result, case = plain.results[at], _spelled_call(name, exercise.cases[at])
+    if isinstance(result, Raised):
+        return "raises", f"{case} raises {result.type}" + (f": {result.text}" if result.text else "")
+    if result is Ellipsis:
+        return "no-return", f"{case} returns nothing. Is a `return` missing?"
+    if isinstance(wanted[at], Raised):
+        return "accepts-bad-input", f"{case} returns a value, and it is an input to refuse with {wanted[at].type}"
+    kind, says = _slip(exercise, result, wanted[at], rules)
+    score = f"right on {sum(right)} of {len(right)} inputs; " if any(right) else ""
+    return kind, f"{score}{case} returns {spelled(result)[:80]}: {says}"
+
+
+def _agrees(calls: Calls, wanted: tuple[Any, ...], rules: Rules) -> list[bool]:
+    """Case by case, whether the results are the wanted ones; the type of a wanted exception counts."""
+    if len(calls.results) != len(wanted):
+        return [False] * len(wanted)
+    return [
+        isinstance(got, Raised) and got.type == want.type if isinstance(want, Raised) else matches(got, want, rules)
+        for got, want in zip(calls.results, wanted, strict=True)
+    ]
+
+
+def _spelled_call(name: str, case: Any) -> str:
+    if isinstance(case, dict):
+        return f"{name}({', '.join(f'{k}={v!r}' for k, v in case.items())})"
+    return f"{name}({', '.join(map(repr, case))})"

@@ -1,0 +1,280 @@
+"""The registry of exercises: data/exercises/NN.yaml, read and checked.
+
+One file a notebook.  An unknown key, a missing value or an id of another notebook is refused with
+the file and the key, so that a slip in a file never becomes a wrong mark.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from pdlab.errors import BadInput
+
+Kind = Literal["compute", "implement", "predict", "find", "judge"]
+Label = Literal["hypothetical", "published", "simulated", "measured"]
+
+# Names that an expression of the registry may use, and where they live.
+_HOMES = {
+    "np": "numpy",
+    "pd": "pandas",
+    "math": "math",
+    "json": "json",
+    "pint": "pint",
+    **{name: f"pdlab.theory.{name}" for name in ("kv", "link", "roofline", "topology", "queueing")},
+    **{name: f"pdlab.measure.{name}" for name in ("records", "slo", "plan", "compare", "workload", "importers")},
+    **{name: f"pdlab.live.{name}" for name in ("simulate", "router", "routing", "sweep", "metrics")},
+}
+_CLASSES = {"Fraction": "fractions", "Decimal": "decimal", "Path": "pathlib", "timedelta": "datetime"}
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tolerance(_Strict):
+    """How far an answer may lie from the expected value, relatively or in the asked unit."""
+
+    rel: float | None = Field(None, gt=0, lt=1)
+    abs: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _one(self) -> Tolerance:
+        if (self.rel is None) == (self.abs is None):
+            raise ValueError("give either rel or abs")
+        return self
+
+
+class Mistake(_Strict):
+    """A wrong answer that people really give, and what it looks like."""
+
+    answer: str  # a Python expression; it may use `expected`
+    kind: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    says: str = Field(min_length=10)
+    match: Literal["exact", "contains"] | None = None  # default: contains for mappings, exact otherwise
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return value if isinstance(value, str) else repr(value)
+
+    @field_validator("says")
+    @classmethod
+    def _without_prefix(cls, says: str) -> str:
+        return re.sub(r"^not yet:\s*", "", says.strip(), flags=re.I)
+
+
+class Exercise(_Strict):
+    """One exercise.  ``expected`` is in ``unit``; labs may replace it by a value of the learner's own run."""
+
+    id: str = Field(pattern=r"^(\d{1,2}|L\d)\.\d{1,2}$")
+    kind: Kind
+    title: str
+    points: int = Field(1, ge=1, le=10)
+    unit: str = ""
+    expected: Any = None
+    tolerance: Tolerance | None = None
+    ordered: bool | None = None
+    choices: tuple[str, ...] | dict[str, tuple[str, ...]] = ()
+    synonyms: dict[str, tuple[str, ...]] = {}
+    checker: str | None = Field(None, pattern=r"^pdlab(\.\w+)+:\w+$")
+    function: str | None = None
+    cases: tuple[Any, ...] = ()
+    reference: str | None = None
+    recompute: str | None = None
+    source: str
+    label: Label
+    why: str = ""
+    hints: tuple[str, ...] = Field(min_length=2)
+    forms: tuple[str, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+
+    @field_validator("forms", mode="before")
+    @classmethod
+    def _as_text(cls, forms: Any) -> Any:
+        return [form if isinstance(form, str) else repr(form) for form in forms] if isinstance(forms, list) else forms
+
+    @model_validator(mode="after")
+    def _whole(self) -> Exercise:
+        if self.kind == "implement":
+            if self.expected is not None:
+                raise ValueError("an implement exercise has a reference, no expected value")
+            if not (self.function and self.reference) or len(self.cases) < 4:
+                raise ValueError("an implement exercise needs function, reference and at least 4 cases")
+            if not all(isinstance(case, list | dict) for case in self.cases):
+                raise ValueError("each case is a list of arguments or a mapping of keyword arguments")
+        elif self.expected is None:
+            raise ValueError("expected is missing")
+        elif self.function or self.reference or self.cases:
+            raise ValueError("function, reference and cases belong to implement exercises")
+        return self
+
+    @property
+    def notebook(self) -> str:
+        return notebook_of(self.id)
+
+    @property
+    def is_function(self) -> bool:
+        return self.kind == "implement"
+
+
+class _File(_Strict):
+    notebook: str = Field(pattern=r"^(\d{2}|L\d)$")
+    exercises: tuple[Exercise, ...]
+
+    @field_validator("notebook", mode="before")
+    @classmethod
+    def _two_digits(cls, value: Any) -> Any:
+        return f"{value:02d}" if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _own_ids(self) -> _File:
+        ids = [exercise.id for exercise in self.exercises]
+        for name in ids:
+            if notebook_of(name) != self.notebook:
+                raise ValueError(f"exercise {name} does not belong to notebook {self.notebook}")
+            if ids.count(name) > 1:
+                raise ValueError(f"exercise {name} is there {ids.count(name)} times")
+        return self
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """YAML that refuses a key written twice, instead of keeping the last one."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
+    for (key, _), value in zip(node.value, keys, strict=True):
+        if keys.count(value) > 1:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {value!r} stands twice", key.start_mark)
+    return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def notebook_of(exercise_id: str) -> str:
+    """The notebook of an exercise: "2.1" stands in "02", "L1.3" in "L1"."""
+    head = exercise_id.partition(".")[0]
+    return head if head.startswith("L") else head.zfill(2)
+
+
+def folder() -> Path:
+    """data/exercises of the course that this package belongs to.  Raises BadInput."""
+    places = [Path(__file__).resolve().parents[2], *(Path.cwd() / "x").resolve().parents]
+    for place in places:
+        if (place / "data" / "exercises").is_dir() and (place / "pdlab").is_dir():
+            return place / "data" / "exercises"
+    raise BadInput(
+        "no folder data/exercises beside the pdlab package or above the current folder",
+        "a copy of the whole course",
+        do="Open the notebooks from the course's own folder (make lab does).",
+    )
+
+
+def load(path: Path) -> dict[str, Exercise]:
+    """The exercises of one file by id, in order.  Raises BadInput with the file and the key."""
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506, a safe loader
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInput(" ".join(str(error).split()), "a readable YAML file", str(path)) from error
+    try:
+        file = _File.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(_found(first), _expected(first), f"{path}: {_place(document, first['loc'])}") from error
+    if file.notebook != path.stem:
+        raise BadInput(f"notebook {file.notebook}", f"notebook {path.stem}, as the file is named", str(path))
+    return {exercise.id: exercise for exercise in file.exercises}
+
+
+def _place(document: Any, loc: tuple[Any, ...]) -> str:
+    """A pydantic location with exercise ids instead of positions."""
+    parts = [str(part) for part in loc]
+    if len(loc) > 1 and loc[0] == "exercises":
+        try:
+            parts[:2] = [f"exercise {document['exercises'][loc[1]]['id']}"]
+        except (LookupError, TypeError):
+            parts[:2] = [f"exercise number {loc[1] + 1 if isinstance(loc[1], int) else loc[1]}"]
+    return ".".join(parts) or "top level"
+
+
+def _found(error: Any) -> str:
+    return {"extra_forbidden": "an unknown key", "missing": "no such key"}.get(error["type"]) or repr(error["input"])[:80]
+
+
+def _expected(error: Any) -> str:
+    return {"extra_forbidden": "only the keys of an exercise", "missing": "a value"}.get(error["type"]) or error["msg"]
+
+
+@cache
+def _file(path: Path, _changed_ns: int) -> dict[str, Exercise]:
+    return load(path)
+
+
+def registry() -> dict[str, Exercise]:
+    """Every exercise of the course by id, notebooks in order, then labs."""
+    found: dict[str, Exercise] = {}
+    for path in sorted(folder().glob("*.yaml")):
+        found |= _file(path, path.stat().st_mtime_ns)
+    return found
+
+
+def find(exercise_id: str) -> Exercise:
+    """One exercise; only its own file is read.  Raises BadInput for an unknown id."""
+    exercise_id = str(exercise_id).strip()
+    path = folder() / f"{notebook_of(exercise_id)}.yaml"
+    known = _file(path, path.stat().st_mtime_ns) if path.is_file() else {}
+    if exercise_id not in known:
+        raise BadInput(
+            f"exercise {exercise_id!r}", f"one of {', '.join(known)}" if known else "an id such as '2.1'", "check or hint"
+        )
+    return known[exercise_id]
+
+
+def evaluate(expression: str, where: str, **names: Any) -> Any:
+    """The value of a registry expression over numpy, pandas and pdlab's own modules.
+
+    A block of statements is allowed too: its value is the last function or variable it defines.
+    Raises BadInput when it cannot be evaluated.
+    """
+    try:
+        tree = ast.parse(expression.strip())
+        space = {"__builtins__": __builtins__, "__name__": "registry"} | _namespace(tree) | names
+        *before, last = tree.body
+        if isinstance(last, ast.Expr):
+            exec(compile(ast.Module(before, []), where, "exec"), space)
+            return eval(compile(ast.Expression(last.value), where, "eval"), space)
+        exec(compile(tree, where, "exec"), space)
+        name = last.name if isinstance(last, ast.FunctionDef) else last.targets[0].id
+        return space[name]
+    except Exception as error:
+        raise BadInput(f"{expression!r} ({type(error).__name__}: {error})", "a Python expression", where) from error
+
+
+def _namespace(tree: ast.Module) -> dict[str, Any]:
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    found = {name: importlib.import_module(_HOMES[name]) for name in used & set(_HOMES)}
+    found |= {name: getattr(importlib.import_module(_CLASSES[name]), name) for name in used & set(_CLASSES)}
+    if "Q" in used:
+        import pint
+
+        found["Q"] = pint.get_application_registry().Quantity
+    if "DATA" in used:
+        found["DATA"] = folder().parent
+    return found
+
+
+def reference(exercise: Exercise) -> Any:
+    """The function that an implement exercise is compared with."""
+    return evaluate(exercise.reference or "", f"exercise {exercise.id}.reference")
+
+

@@ -1,0 +1,146 @@
+"""Plain forms read as what an exercise asks for: a number in a unit, a yes or no, a word."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+from pdlab.course import units
+from pdlab.course.answers import Bag, Calls, Other, Quantity, Raised, is_number
+
+_NUMBER = re.compile(
+    r"\s*[~≈=]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
+    r"(?:\s*/\s*(?P<under>\d+))?\s*(?P<unit>.*?)\s*"
+)
+_YES, _NO = {"yes", "true", "y"}, {"no", "false", "n"}
+
+
+class Unreadable(ValueError):
+    """An answer that cannot be read as asked; carries the kind of mistake and what to say."""
+
+    def __init__(self, kind: str, says: str) -> None:
+        super().__init__(says)
+        self.kind, self.says = kind, says
+
+
+def number(plain: Any, unit: str) -> Any:
+    """A plain form as a number in ``unit``.  Raises Unreadable."""
+    if isinstance(plain, list) and len(plain) == 1:
+        plain = plain[0]
+    if isinstance(plain, bool):
+        raise Unreadable("wrong-type", f"{plain} is no number, and a number is asked for{_in(unit)}")
+    if isinstance(plain, str):
+        plain = _quantity(plain, unit)
+    if is_number(plain):
+        return plain
+    if isinstance(plain, Quantity):
+        if not is_number(plain.number):
+            raise Unreadable("wrong-type", f"one number is asked for{_in(unit)}, not {spelled(plain)}")
+        return _converted(plain, unit)
+    raise Unreadable("wrong-type", f"one number is asked for{_in(unit)}, not {named(plain)}")
+
+
+def _quantity(text: str, unit: str) -> Quantity | Any:
+    found = _NUMBER.fullmatch(text)
+    if found and found["unit"].startswith(","):
+        raise Unreadable("decimal-comma", f"write {text.strip()[:60]!r} with a decimal point")
+    if found is None:
+        raise Unreadable("wrong-type", f"a number is asked for{_in(unit)}, not the text {text.strip()[:60]!r}")
+    value = _as_number(found["number"].replace(",", "").replace("_", "").replace("−", "-"))
+    if found["under"]:
+        if int(found["under"]) == 0:
+            raise Unreadable("not-finite", "a division by zero has no value")
+        value = Fraction(value) / int(found["under"])
+    return Quantity(value, found["unit"]) if found["unit"] else value
+
+
+def _as_number(digits: str) -> Any:
+    return int(digits) if re.fullmatch(r"[+-]?\d+", digits) else Fraction(digits)
+
+
+def _converted(quantity: Quantity, unit: str) -> Any:
+    try:
+        factor = units.factor(quantity.unit, unit)
+    except units.UnknownUnit:
+        raise Unreadable(
+            "unknown-unit", f"the unit {quantity.unit!r} is not one that the course uses; a number{_in(unit)} is asked for"
+        ) from None
+    except units.OtherKind:
+        wanted = f"an answer in {unit}" if unit else "a plain number without a unit"
+        raise Unreadable("unit-mismatch", f"{wanted} is asked for, and {quantity.unit!r} measures something else") from None
+    value = quantity.number
+    return value * float(factor) if isinstance(value, float) and factor != 1 else value * factor
+
+
+def truth(plain: Any) -> bool:
+    """A plain form as yes or no.  Raises Unreadable."""
+    if isinstance(plain, bool):
+        return plain
+    if isinstance(plain, str) and (said := word(plain)) in _YES | _NO:
+        return said in _YES
+    raise Unreadable("wrong-type", f"a yes or no is asked for (True or False), not {named(plain)}")
+
+
+def word(plain: Any) -> str:
+    """A word without case, spaces, hyphens or a closing dot, so that honest spellings are one."""
+    if isinstance(plain, bool):
+        return "yes" if plain else "no"
+    text = re.sub(r"[\s_\-‐-―]+", "", str(plain).casefold()).strip(".,;:!?'\"`")
+    return {"true": "yes", "false": "no"}.get(text, text)
+
+
+def key(plain: Any) -> Any:
+    """A mapping's key: numbers by value (100, 100.0 and "100" are one), the rest as words."""
+    try:
+        return Fraction(str(plain)) if not isinstance(plain, bool) else word(plain)
+    except (ValueError, ZeroDivisionError):
+        return word(plain)
+
+
+def spelled(plain: Any) -> str:
+    """A plain form as a person would write it."""
+    match plain:
+        case bool() | str() | int():
+            return str(plain)
+        case float():
+            return f"{plain:.10g}"
+        case Fraction():
+            return str(plain) if abs(plain.denominator) < 1000 else f"{float(plain):.10g}"
+        case Quantity(value, unit):
+            return f"{spelled(value)} {unit}".strip()
+        case Bag(items):
+            return "{" + ", ".join(map(spelled, items)) + "}"
+        case list():
+            return "[" + ", ".join(map(spelled, plain)) + "]"
+        case dict():
+            return "{" + ", ".join(f"{spelled(k)}: {spelled(v)}" for k, v in plain.items()) + "}"
+        case Raised(kind, text):
+            return f"{kind}: {text}"
+    return "..." if plain is Ellipsis else named(plain)
+
+
+def named(plain: Any) -> str:
+    """The kind of thing a plain form is, with an article."""
+    match plain:
+        case bool():
+            return f"the truth value {plain}"
+        case str():
+            return f"the text {plain[:60]!r}"
+        case Bag():
+            return "a set"
+        case list():
+            return f"a list of {len(plain)}"
+        case dict():
+            return "a mapping"
+        case Calls():
+            return "a function"
+        case Quantity():
+            return "a quantity"
+        case Other(what):
+            return f"a {what}"
+    return "a number" if is_number(plain) else "nothing"
+
+
+def _in(unit: str) -> str:
+    return f" (in {unit})" if unit else ""
