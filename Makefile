@@ -1,0 +1,38 @@
+# make lab   from nothing to JupyterLab on notebook 00   (servers: make lab ARGS=--no-browser)
+# make test  from nothing to every test run
+# Both make .venv themselves, with the system's python3 (another one: make lab PYTHON=python3.12).
+
+PYTHON ?= python3
+LAB_AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.PHONY: help env lab test test-live live sim lock
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+env:
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here: install Python 3.11 or newer, or name one: make lab PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python %d.%d is too old: pdlab needs 3.11 or newer; install one and name it, for example make lab PYTHON=python3.12" % v[:2])'
+	@$(PYTHON) pdlab/course/bootstrap.py
+
+# Loopback only: the notebooks run code.
+lab: env
+	.venv/bin/jupyter lab --ip=127.0.0.1 $(LAB_AS_ROOT) --ServerApp.root_dir="$(CURDIR)" \
+	  --LabApp.default_url="/lab/tree/$(firstword $(wildcard notebooks/00-*.ipynb))" $(ARGS)
+
+# The notebooks' form and text are compared with their sources, and their outputs with a fresh run.
+test: env
+	.venv/bin/pdlab build --check --no-run
+	.venv/bin/python -m pytest --nbval tests notebooks labs solutions -q -n logical --maxprocesses 4 $(ARGS)
+
+# Tests that start real servers.
+test-live: env
+	.venv/bin/python -m pytest --live -m live tests $(ARGS)
+
+live sim: env
+	@echo "make $@: not there yet" >&2; exit 1
+
+# After a change of the dependencies in pyproject.toml; needs uv.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --quiet -o requirements.lock pyproject.toml
