@@ -1,0 +1,24 @@
+"""The router's command-line options, apart from the router so that reading them costs no import."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pdlab.live.policy import RULES
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``pdlab router`` and of ``python -m pdlab.live.router``."""
+    add = parser.add_argument
+    add("--worker", action="append", default=[], metavar="URL", help="an aggregated replica (repeat for more)")
+    add("--prefill", action="append", default=[], metavar="URL", help="a prefill server (repeat for more)")
+    add("--decode", action="append", default=[], metavar="URL", help="a decode server (repeat for more)")
+    add("--policy", default="all-remote", metavar="RULE", help=f"which prompts go to prefill: {RULES}")
+    add("--port", type=int, default=0, help="0 takes a free one (default)")
+    add("--log", type=Path, metavar="FILE", help="append one JSON line a request")
+    add("--prefill-deadline", type=float, default=60.0, metavar="S", help="for prefill's answer (60)")
+    add("--first-token-deadline", type=float, default=60.0, metavar="S",
+        help="from the decode request to its first token, transfer included (60)")  # fmt: skip
+    add("--request-deadline", type=float, default=300.0, metavar="S", help="for the whole request (300)")
+    add("--until-stdin-closes", action="store_true", help="end when the starting program is gone")
