@@ -29,12 +29,22 @@ Commit to two guesses before you read on. Nobody marks them. They come back at t
 """
 
 # %%
-# How many times as many bytes does OPT-66B leave as DeepSeek-V3?  A number; within a factor of two is a good guess.
-predict("2.a", ...)
+# How many times as many bytes does OPT-66B leave as DeepSeek-V3?
+# A number; within a factor of two is a good guess.
+times_as_many = ...
+### BEGIN SOLUTION
+times_as_many = 8  # a guess, and a fair one: the ratio of the heads
+### END SOLUTION
+predict("2.a", times_as_many)
 
 # %%
-# A model with 80 layers and 8 KV heads of 128 reads 2,000 tokens in BF16.  How many megabytes does it leave?
-predict("2.b", ...)
+# A model with 80 layers and 8 KV heads of 128 reads 2,000 tokens in BF16.
+# How many megabytes does it leave?
+megabytes = ...
+### BEGIN SOLUTION
+megabytes = 500
+### END SOLUTION
+predict("2.b", megabytes)
 
 # %% [markdown]
 """
@@ -65,7 +75,8 @@ Try it on a case you can do in your head: one layer, one head, one element of on
 # %%
 one_token = 2 * 32 * 8 * 128 * 2  # K and V × layers × KV heads × head_dim × bytes
 prompt = one_token * 4096
-print(f"{one_token:,} B a token, {prompt:,} B for 4,096 tokens = {prompt / 2**20:g} MiB   [hypothetical]")
+print(f"one token     {one_token:>11,} B   [hypothetical]")
+print(f"4,096 tokens  {prompt:>11,} B = {prompt / 2**20:g} MiB")
 
 # %% [markdown]
 """
@@ -170,39 +181,49 @@ Here is what real configs come to. `kv.load` reads a config that ships with the 
 """
 
 # %%
-NAMES = ("opt-66b", "phi-3-mini", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-32b", "gemma-2b", "deepseek-v3", "smollm2-135m")
+NAMES = (
+    "opt-66b", "phi-3-mini", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b",
+    "qwen3-32b", "gemma-2b", "deepseek-v3", "smollm2-135m",
+)
 rows = []
 for name in NAMES:
     shape = kv.from_config(kv.load(name))
-    group = shape.groups[0]
-    rows.append([name, shape.kind, shape.layers, group.heads, group.head_dim, kv.bytes_per_token(shape)])
+    one = shape.groups[0]
+    size = kv.bytes_per_token(shape)
+    rows.append([name, shape.kind, shape.layers, one.heads, one.head_dim, size])
 show_table(
-    rows, ["model", "attention", "layers", "KV heads", "head_dim", "bytes a token (BF16)"],
-    label="published", source="each model's config.json; the bytes follow from it", caption="What one token leaves, by model",
+    rows,
+    ["model", "attention", "layers", "KV heads", "head_dim", "bytes a token (BF16)"],
+    caption="What one token leaves, by model",
+    label="published",
+    source="each model's config.json; the bytes follow from it",
 )
 
 # %%
-# Parameters in billions, as the model cards state them.
-SIZES = {
-    "opt-66b": 66, "phi-3-mini": 3.8, "llama-3.1-8b": 8, "llama-3.1-70b": 70.6, "llama-3.1-405b": 405,
-    "qwen3-32b": 32.8, "gemma-2b": 2.5, "deepseek-v3": 671, "smollm2-135m": 0.135,
+# Parameters in billions, as the model cards state them, and where each name goes.
+CARDS = {
+    "opt-66b": (66, -9, 0), "phi-3-mini": (3.8, -9, 0), "llama-3.1-8b": (8, 9, 0),
+    "llama-3.1-70b": (70.6, 9, 0), "llama-3.1-405b": (405, -9, 6), "qwen3-32b": (32.8, 9, -9),
+    "gemma-2b": (2.5, 9, 0), "deepseek-v3": (671, -9, 0), "smollm2-135m": (0.135, 9, 0),
 }
+LOOKS = {"MHA": ("#D55E00", "s"), "GQA": ("#0072B2", "o"), "MQA": ("#009E73", "^"), "MLA": ("#000000", "D")}
 ax = figure(
     "OPT-66B keeps 34 times as much a token as DeepSeek-V3, a model ten times its size",
     label="published", source="config.json and model card of each model",
-    xlabel="parameters (billions)", ylabel="KV bytes a token (BF16)", xlog=True, ylog=True, size=(8, 5),
+    xlabel="parameters in billions", ylabel="KV bytes a token in BF16", xlog=True, ylog=True,
 )
-LOOKS = {"MHA": ("#D55E00", "s"), "GQA": ("#0072B2", "o"), "MQA": ("#009E73", "^"), "MLA": ("#000000", "D")}
 for name, kind, *_, size in rows:
     colour, marker = LOOKS[kind]
-    ax.plot(SIZES[name], size, marker=marker, color=colour, markersize=10, linestyle="")
-    name_at(ax, SIZES[name], size, f"{name}, {kind}", colour, dx=-9 if SIZES[name] > 30 else 9)
-ax.set(xlim=(0.08, 1500), ylim=(1e4, 5e6))
-show_figure(ax, alt=(
-    "KV bytes a token against parameters, nine models. OPT-66B with MHA keeps 2,359,296 bytes, DeepSeek-V3 with MLA and "
-    "671 billion parameters 70,272. The GQA models from 8 to 405 billion lie between 131,072 and 516,096. "
-    "Models of one attention kind grow slowly with size; changing the kind moves a model by a factor of ten or more."
-))
+    billions, dx, dy = CARDS[name]
+    ax.plot(billions, size, marker=marker, color=colour, markersize=10, linestyle="")
+    name_at(ax, billions, size, f"{name}, {kind}", colour, dx, dy)
+ax.set(xlim=(0.08, 2500), ylim=(1e4, 5e6))
+show_figure(ax, alt="""
+    KV bytes a token against parameters, nine models. OPT-66B with MHA keeps 2,359,296 bytes;
+    DeepSeek-V3 with MLA and 671 billion parameters keeps 70,272. The GQA models from 8 to 405
+    billion parameters lie between 131,072 and 516,096. Within one kind of attention the bytes
+    grow slowly with the model; a change of kind moves a model by a factor of ten or more.
+""")
 
 # %% [markdown]
 """
@@ -213,7 +234,10 @@ A colleague sizes Qwen3-32B on the back of an envelope. Her config says:
 
 # %%
 config = kv.load("qwen3-32b")
-for field in ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"):
+for field in (
+    "hidden_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "vocab_size",
+):
     print(f"{field:>20}: {config[field]}")
 
 # %% [markdown]
@@ -270,18 +294,20 @@ Mistral-7B v0.1 has a window of 4,096 on all layers: its cache stops growing. Mo
 # %%
 lengths = [0, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768]
 ax = figure(
-    "A window on all layers stops the growth; a window on some only slows it",
-    label="published", source="each model's config.json; the bytes follow from it", xlabel="tokens kept in the conversation", ylabel="KV cache (GiB, BF16)",
+    "Windows on all layers stop the growth; on some they only slow it",
+    label="published", source="each model's config.json; the bytes follow from it",
+    xlabel="tokens of the conversation", ylabel="KV cache (GiB, BF16)",
 )
 for name in ("llama-3.1-8b", "gemma-3-27b", "gpt-oss-20b", "mistral-7b-v0.1"):
     shape = kv.from_config(kv.load(name))
     line(ax, lengths, [kv.kv_bytes(shape, n) / 2**30 for n in lengths], name)
-ax.set(ylim=(0, None), xticks=[0, 8192, 16384, 24576, 32768], xticklabels=["0", "8k", "16k", "24k", "32k"])
-show_figure(ax, alt=(
-    "KV cache in GiB against tokens up to 32,768. Llama-3.1-8B without windows rises straight to 4 GiB. Gemma-3-27B, 52 of 62 layers "
-    "with a window of 1,024, rises steeply at first and then slowly to 2.9 GiB. gpt-oss-20b, half its layers with a window of 128, reaches "
-    "0.75 GiB. Mistral-7B v0.1, all layers with a window of 4,096, is flat at 0.5 GiB from there on."
-))
+ax.set(ylim=(0, None), xticks=range(0, 32769, 8192), xticklabels=["0", "8k", "16k", "24k", "32k"])
+show_figure(ax, alt="""
+    KV cache against tokens, up to 32,768. Llama-3.1-8B, without windows, rises straight to 4 GiB.
+    Gemma-3-27B, 52 of 62 layers with a window of 1,024, rises steeply at first and then slowly,
+    to 2.9 GiB. gpt-oss-20b, half its layers with a window of 128, reaches 0.75 GiB.
+    Mistral-7B v0.1, all layers with a window of 4,096, stays at 0.5 GiB from there on.
+""")
 
 # %% [markdown]
 """
@@ -292,7 +318,11 @@ A conversation grows from **8,192 to 16,384 tokens**. What happens to the bytes 
 # Exercise 2.7
 growth = {"llama-3.1-8b": ..., "gpt-oss-20b": ..., "mistral-7b-v0.1": ...}
 ### BEGIN SOLUTION
-growth = {"llama-3.1-8b": "double", "gpt-oss-20b": "less than double", "mistral-7b-v0.1": "same"}
+growth = {
+    "llama-3.1-8b": "double",
+    "gpt-oss-20b": "less than double",
+    "mistral-7b-v0.1": "same",
+}
 ### END SOLUTION
 
 # %% check="2.7"
@@ -333,7 +363,8 @@ And on 16 ranks? There are 16 places at the table and 8 cards. Half a head is of
 # %%
 shape = kv.uniform(layers=80, kv_heads=8, head_dim=128)
 for tp in (1, 4, 8):
-    print(f"tp={tp}: {kv.per_rank_bytes(shape, 2000, tp):>11,} B on each rank for 2,000 tokens   [hypothetical]")
+    share = kv.per_rank_bytes(shape, 2000, tp)
+    print(f"tp={tp}: {share:>11,} B on each rank for 2,000 tokens   [hypothetical]")
 
 # %% [markdown]
 """
@@ -387,7 +418,8 @@ check("2.10", verdicts)
 # %%
 plain = kv.bytes_per_token(shape, dtype="fp8")
 scaled = kv.bytes_per_token(shape, dtype="fp8", fp8_scales="per-token-head")
-print(f"FP8 {plain:,} B a token, with scales {scaled:,} B: {scaled - plain:,} B or {(scaled - plain) / plain:.3%} more   [hypothetical]")
+print(f"FP8 {plain:,} B a token, with scales {scaled:,} B   [hypothetical]")
+print(f"the scales add {(scaled - plain) / plain:.3%}")
 
 # %% [markdown]
 """
@@ -401,7 +433,8 @@ A server does not allocate single tokens. It cuts its cache into *blocks* of a f
 # %%
 for tokens in (100, 1000, 2048):
     n = kv.blocks(tokens, 128)
-    print(f"{tokens:>5} tokens: {n:>2} blocks of 128 = {n * 128:>5,} slots, {n * 128 / tokens - 1:.1%} more than the tokens")
+    more = n * 128 / tokens - 1
+    print(f"{tokens:>5} tokens: {n:>2} blocks of 128 = {n * 128:>5,} slots, {more:.1%} more")
 
 # %% [markdown]
 """
@@ -418,9 +451,64 @@ What does the counter show after the four? To the byte.
 # Exercise 2.11
 counted_bytes = ...
 ### BEGIN SOLUTION
-slots = sum(-(-tokens // 128) * 128 for tokens in (100, 1000, 2000, 3000))  # -(-a // b) rounds up
+prompts = (100, 1000, 2000, 3000)
+slots = sum(-(-tokens // 128) * 128 for tokens in prompts)  # -(-a // b) rounds up
 counted_bytes = slots * kv_bytes(30, 3, 64, 2, 1)
 ### END SOLUTION
 
 # %% check="2.11"
 check("2.11", counted_bytes)
+
+# %% [markdown]
+"""
+## What changes the counter
+
+- **A prefix that decode already holds.** Only the blocks it lacks travel. That is why the prompts here must be new ones.
+- **The block size.** It differs between engines, devices and attention kernels. Read it from the server; don't remember it.
+- **The layout.** An engine that pads its blocks, or keeps FP8 scales beside them, moves those bytes too.
+- **Windows and MLA.** With them the per-token figure is another one, as you have seen.
+
+## Recap
+
+1. Each attention layer keeps a key and a value for each token: 2 × layers × kv_heads × head_dim × bytes × tokens.
+2. The hypothetical model leaves 327,680 B a token, so exactly 625 MiB for 2,000 tokens.
+3. The attention kind and the windows set the size, not the number of parameters: read `config.json`, `head_dim` included.
+4. Ranks share the heads while there are enough of them; then they copy. Blocks are whole, one rounding for each prompt.
+5. FP8 halves the elements, not the scales, and arithmetic says nothing about accuracy.
+
+Your guesses from the start:
+"""
+
+# %%
+size = {row[0]: row[-1] for row in rows}
+guesses({
+    "2.a": f"{size['opt-66b'] / size['deepseek-v3']:.1f}",
+    "2.b": f"{kv.kv_bytes(shape, 2000) / 1e6:.2f}",
+})
+
+# %% [markdown]
+"""
+## Two questions from before
+
+Answer from memory, aloud or on paper. Then open the line.
+
+<details><summary>From 01: a decode step reads two large things from memory. Which of them does a larger batch share, and which not?</summary>
+The weights are read once for the whole batch. Each sequence's KV is its own, so it is read for that sequence alone. That is why a long context keeps decode memory-bound however large the batch is, and why the bytes of this notebook matter even when nothing is transferred.
+</details>
+
+<details><summary>From 00: a colleague shows the 625 MiB as "measured". Which label is right, and why?</summary>
+Hypothetical. It is arithmetic on a model that does not exist. The bytes of the NIXL transfer are measured: a counter of a real server showed them, and the run says where and when.
+</details>
+
+**Next** is notebook 03: these bytes, a link, and a budget of 20 ms.
+
+## Sources
+
+Accessed in November 2026.
+
+- Model shapes: the `config.json` of each model on its Hugging Face page; the copies used here are in `data/models/`.
+- R. Qin et al., *Mooncake: Trading More Storage for Less Computation*, FAST 2025: 320 KB a token for LLaMA3-70B, 40 GB for 128k tokens.
+- C. Zhao et al., *Insights into DeepSeek-V3*, ISCA 2025, table 1: 70.272, 327.680 and 516.096 KB a token for DeepSeek-V3, Qwen2.5-72B and Llama-3.1-405B.
+- vLLM documentation, *Quantized KV Cache* (schemes of scale factors) and *NixlConnector usage* (the transfer and its metrics), version 0.33.
+- S. Zhang et al., *OPT: Open Pre-trained Transformer Language Models*, 2022, and OPT-66B's published config.
+"""
