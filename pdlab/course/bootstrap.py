@@ -46,9 +46,9 @@ def ensure(root: Path) -> str | None:
             print("Making .venv (about 0.6 GB, a minute or two) …", flush=True)
             _run(sys.executable, "-m", "venv", "--clear", str(venv))
         if not made_from or made_from["lock"] != wanted["lock"]:
-            _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes",
+            _run(python, "-m", "pip", "install", "-qq", "--no-deps", "--no-compile", "--require-hashes",
                  "--disable-pip-version-check", "--requirement", str(root / "requirements.lock"))
-        _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
+        _run(python, "-m", "pip", "install", "-qq", "--no-deps", "--no-build-isolation",
              "--disable-pip-version-check", "--editable", str(root))
     except subprocess.CalledProcessError as error:
         return (

@@ -15,7 +15,7 @@ OK, GATE_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line.  A command module has ``add(subparsers)``; it sets ``run``."""
-    top = argparse.ArgumentParser(prog="pdlab", description=__doc__.splitlines()[0])
+    top = argparse.ArgumentParser(prog="pdlab", description="Tools of the prefill/decode workbook.")
     sub = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in sorted(m.name for m in pkgutil.iter_modules(commands.__path__)):
         importlib.import_module(f"{commands.__name__}.{module}").add(sub)

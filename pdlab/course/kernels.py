@@ -197,7 +197,6 @@ def _become_kernel(request: dict[str, str], nursery_pid: int) -> None:
     os.chdir(request["cwd"])
     sys.argv[:] = ["ipykernel_launcher"]
     os.environ["JPY_PARENT_PID"] = str(nursery_pid)
-    os.environ["PDLAB_PROGRESS_DIR"] = f"{os.environ['IPYTHONDIR']}/progress-{os.getpid()}"
     from ipykernel.kernelapp import IPKernelApp
 
     try:
