@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +241,6 @@ QUESTIONS = {
         "adopt. It is no proof that the ITL target would be missed.",
     ),
 }
+
+# What the registry's checkers name: one question each.
+purpose, peak, locality, layerwise, yardstick, short_prompt = (partial(score, name) for name in QUESTIONS)

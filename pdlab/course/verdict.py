@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pdlab.course.answers import read
+from pdlab.course.reading import Unreadable, number
 from pdlab.theory import kv, link
 
 SETUP_MS, INTERFERENCE_MS, EFFECTIVE_GB_S, PEAK_GB_S = 1.0, 2.0, 10.0, 12.5
@@ -179,20 +181,10 @@ def _decision(verdict: Mapping[str, object]) -> Finding | None:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool):
-        return None
     try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        pass
-    magnitude = getattr(value, "to", None)
-    if callable(magnitude):  # a pint quantity
-        try:
-            return float(value.to("ms").magnitude)  # type: ignore[attr-defined]
-        except Exception:  # a quantity of another kind: no number of milliseconds
-            return None
-    match = re.fullmatch(r"\s*([+-]?\d+(?:\.\d+)?)\s*(?:ms|milliseconds?)\s*", str(value))
-    return float(match[1]) if match else None
+        return float(number(read(value), "ms"))
+    except Unreadable:
+        return None
 
 
 def _numbers(verdict: Mapping[str, object]) -> Finding | None:

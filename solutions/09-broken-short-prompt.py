@@ -1,0 +1,390 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 09 · The broken short prompt
+#
+# **Time:** 40 minutes. **Before this:** notebooks 03, 06 and 08.
+#
+# A proposal is on your desk. It is well written. Its author is a good engineer, it carries
+# numbers, and each number has a unit. You are asked for one word: yes or no.
+#
+# > **Proposal: disaggregate all traffic.** Most of our prompts are short, about 300 tokens. On the
+# > aggregated fleet, prefill of one request disturbs the decode of others by 2 ms. Our P95 ITL is
+# > 35 ms; the target is 50 ms.
+# >
+# > 1. A 300-token prompt of our model has 98 MB of KV cache.
+# > 2. The prefill and decode pools are joined by a link of 100 Gbit/s, which is 12.5 GB/s. So the
+# >    hand-off takes 7.9 ms.
+# > 3. At today's load the aggregated fleet misses its ITL target.
+# > 4. With P/D the P95 ITL becomes 35 − 2 = 33 ms.
+# > 5. DistServe reports up to 7.4 times the request rate per GPU. So we will need fewer GPUs.
+# > 6. vLLM ships the feature to raise throughput.
+# > 7. Both designs use 16 GPUs, so they cost the same to run.
+# > 8. The baseline runs with vLLM's default chunk size. We left it there, since chunk size has no
+# >    influence on tail ITL.
+# >
+# > **Therefore:** send every prompt to the prefill pool.
+#
+# The platform team adds one line below it: *"In our own runs the KV connector sustains 10 GB/s of
+# payload on that link. Setting up a transfer takes 1 ms, and that is not in the 10 GB/s."*
+#
+# Every figure of this case is **hypothetical**: it was made up for this course, to be argued
+# about. The model is the 80-layer one of notebook 02.
+
+# %%
+from pdlab.course import *
+
+# %% [markdown]
+# ## Predict
+#
+# Before any arithmetic: what will you tell the author? Pick one. Nobody marks it; you will see it
+# again at the end.
+
+# %% predict="9.a"
+my_first_verdict = ...
+### BEGIN SOLUTION
+my_first_verdict = "not yet"
+### END SOLUTION
+predict("9.a", my_first_verdict, choices=["yes", "no", "not yet"])
+
+# %% [markdown]
+# ## One claim at a time
+#
+# A proposal is a bundle. You can't judge a bundle; you can judge a claim. Each of the eight gets
+# one of three marks:
+#
+# | mark | meaning |
+# |---|---|
+# | supported | the evidence at hand carries it |
+# | unsupported | it may be true, and nothing at hand shows it |
+# | false | something at hand contradicts it |
+#
+# The middle mark is the one people skip. "I don't believe it" is not *false*, and "it sounds
+# right" is not *supported*.
+#
+# The evidence at hand is this, and no more:
+#
+# | | evidence | label |
+# |---|---|---|
+# | E1 | KV arithmetic of notebook 02: 327,680 B a token for this model | hypothetical |
+# | E2 | the platform team's line: 10 GB/s sustained, 1 ms setup apart | hypothetical |
+# | E3 | P95 ITL 35 ms on the aggregated fleet, target 50 ms | hypothetical |
+# | E4 | DistServe's 7.4 times: a maximum, of request rate per GPU, against DeepSpeed-MII, with over 90 % of requests meeting TTFT and TPOT | published |
+# | E5 | vLLM's documentation: experimental; does not improve throughput | published |
+# | E6 | notebook 05: an equal GPU count bounds a comparison; cost and speed are another matter | hypothetical |
+# | E7 | notebook 07: the chunk size alone moves aggregation's tail ITL a long way | simulated |
+#
+# A worked one, on a claim that isn't in the list. *"The hand-off of 300 tokens fits our 20 ms
+# budget."* The floor over the team's link is under 20 ms, so the link stays on the list. But a
+# floor leaves out queueing and buffers. What was claimed is that the hand-off *fits*. Mark:
+# **unsupported**.
+
+# %% exercise="9.1"
+# Exercise 9.1
+# Mark each claim "supported", "unsupported" or "false".
+marks = {
+    1: ...,  # 98 MB of KV cache
+    2: ...,  # the hand-off takes 7.9 ms
+    3: ...,  # the aggregated fleet misses its target
+    4: ...,  # P95 ITL becomes 33 ms
+    5: ...,  # 7.4 times, fewer GPUs
+    6: ...,  # vLLM ships it to raise throughput
+    7: ...,  # 16 GPUs each, so the comparison is fair
+    8: ...,  # chunk size has no influence
+}
+### BEGIN SOLUTION
+marks = {
+    1: "supported",
+    2: "false",
+    3: "false",
+    4: "unsupported",
+    5: "unsupported",
+    6: "false",
+    7: "unsupported",
+    8: "false",
+}
+### END SOLUTION
+
+# %% check="9.1"
+check("9.1", marks)
+
+# %% [markdown]
+# A mark without its evidence is an opinion. Name the line that decides it.
+
+# %% exercise="9.2"
+# Exercise 9.2
+# For each claim the one line, "E1" to "E7", that decides its mark.
+evidence = {1: ..., 2: ..., 3: ..., 5: ..., 6: ..., 7: ..., 8: ...}
+### BEGIN SOLUTION
+evidence = {1: "E1", 2: "E2", 3: "E3", 5: "E4", 6: "E5", 7: "E6", 8: "E7"}
+### END SOLUTION
+
+# %% check="9.2"
+check("9.2", evidence)
+
+# %% [markdown]
+# Claim 4 is missing from that list on purpose. No line decides it: nobody has measured the P95 ITL
+# of the proposed design. It is the claim that the whole proposal rests on.
+
+# %% [markdown]
+# ## The arithmetic that is left
+#
+# Keep what can be computed, and compute it once, properly. One prompt of 300 tokens, the team's
+# figure for the link, setup counted once.
+
+# %% exercise="9.3"
+# Exercise 9.3
+# The hand-off floor of one 300-token prompt, in ms, to four decimals.
+handoff_floor_ms = ...
+### BEGIN SOLUTION
+kv_bytes = 2 * 80 * 8 * 128 * 2 * 300
+handoff_floor_ms = 1 + kv_bytes / 10e9 * 1000
+### END SOLUTION
+
+# %% check="9.3"
+check("9.3", handoff_floor_ms)
+
+# %% [markdown]
+# The proposal does buy something: on the decode side, 2 ms of interference go away. So the trade
+# for the affected path is 2 ms out, one hand-off in. Take the hand-off as serial and assume that
+# nothing hides any of it.
+
+# %% exercise="9.4"
+# Exercise 9.4
+# By how much does the affected path get longer, at the least? In ms.
+added_ms = ...
+### BEGIN SOLUTION
+added_ms = handoff_floor_ms - 2
+### END SOLUTION
+
+# %% check="9.4"
+check("9.4", added_ms)
+
+# %% [markdown]
+# Now the other half. How far is the fleet of today from its ITL target?
+
+# %% exercise="9.5"
+# Exercise 9.5
+# Room between today's P95 ITL and the target, in ms. Positive means room to spare.
+room_ms = ...
+### BEGIN SOLUTION
+room_ms = 50 - 35
+### END SOLUTION
+
+# %% check="9.5"
+check("9.5", room_ms)
+
+# %% [markdown]
+# Look at the two last answers side by side. The path gets longer by more than four times what it
+# saves. And yet the gain is smaller than the room. It is very tempting to write one more line: *35
+# plus 8.8 is under 50, so the target holds.* Or its twin: *it got slower, so the target breaks.*
+#
+# Both are wrong, and for one reason.
+#
+# ## A floor is not a percentile
+#
+# A floor speaks of **one** request, and says *not less than this*. A P95 speaks of **many** token
+# gaps: 95 of 100 are at or below it. To get from one to the other you need to know how many gaps
+# are touched, and by how much. The proposal knows neither.
+#
+# Here are 1,000 token gaps with a P95 of 35 ms. Now let a few of them grow by 8.83 ms, and watch
+# the P95. Which few is your choice: the short gaps, or those in the tail.
+
+# %%
+import numpy as np
+
+rng = np.random.default_rng(9)
+gaps_ms = np.sort(rng.gamma(shape=6.0, scale=3.2, size=1000))
+gaps_ms *= 35 / np.percentile(gaps_ms, 95)  # made to fit the case: P95 is 35 ms
+
+rows = []
+for share in (0.01, 0.04, 0.06, 0.20):
+    n = int(1000 * share)
+    shortest, longest = gaps_ms.copy(), gaps_ms.copy()
+    shortest[:n] += 8.83
+    longest[-n:] += 8.83
+    rows.append([f"{share:.0%}", f"{np.percentile(shortest, 95):.2f}", f"{np.percentile(longest, 95):.2f}"])
+
+show_table(
+    rows,
+    ["gaps that grow", "P95 in ms, if they were the shortest", "P95 in ms, if they were the longest"],
+    label="hypothetical",
+    source="1,000 gaps drawn from a gamma distribution, seed 9, scaled to a P95 of 35 ms",
+    caption="The same 8.83 ms, added to the same number of gaps",
+)
+
+# %% [markdown]
+# Each row moves the same gaps by the same amount. In one column the P95 doesn't notice; in the
+# other it may jump. No row of this table is our fleet. That is the point: from a floor alone, **we
+# don't know**.
+
+# %% exercise="9.6"
+# Exercise 9.6
+# Four sentences about the floor and the P95. Mark each "follows" or "does not follow".
+sentences = {
+    "a": ...,  # P95 ITL under the proposal is 35 + 8.83 = 43.83 ms.
+    "b": ...,  # One affected request can't have its KV cache over there sooner than the floor says.
+    "c": ...,  # P95 ITL under the proposal exceeds 50 ms.
+    "d": ...,  # Since 8.83 is less than the room, the P95 target holds.
+}
+### BEGIN SOLUTION
+sentences = {"a": "does not follow", "b": "follows", "c": "does not follow", "d": "does not follow"}
+### END SOLUTION
+
+# %% check="9.6"
+check("9.6", sentences)
+
+# %% [markdown]
+# There is a second hole, and notebook 03 dug it. The proposal talks about ITL all the way through.
+# But *which* latency does the hand-off land in? That depends on who streams the first token.
+
+# %% exercise="9.7"
+# Exercise 9.7
+# In vLLM with the NIXL connector decode streams every token, the first one included.
+# Where does a client see the hand-off: "ttft", "first itl" or "every itl"?
+lands_in = ...
+### BEGIN SOLUTION
+lands_in = "ttft"
+### END SOLUTION
+
+# %% check="9.7"
+check("9.7", lands_in)
+
+# %% [markdown]
+# So under vLLM the 8.83 ms would not even show up in the number that the proposal is about. In a
+# runtime that streams the first token from prefill, it falls between tokens one and two. Same
+# arithmetic, another metric. Observe it at the client; don't assume it.
+#
+# ## Repair the config
+#
+# The proposal came with a plan file. It passes `pdlab plan check`: the budgets are equal, no key is
+# unknown. A plan can be well formed and still be a bad idea.
+
+# %%
+from pathlib import Path
+
+print(Path("../data/plans/proposal-disaggregate-everything.yaml").read_text())
+
+# %% [markdown]
+# Two things need mending before this plan can teach anyone anything.
+#
+# - **Who goes remote.** Short prompts stay, and so do long ones whose prefix decode already holds.
+#   Long *uncached* prompts may go. The rules and their names are those of notebook 08.
+# - **The opponent.** `max_num_batched_tokens` lists the chunk sizes that aggregation is tuned over.
+#   A list of one is no tuning.
+#
+# Leave the rest alone. A plan that got its gates loosened on the way is another proposal.
+
+# %% exercise="9.8"
+# Exercise 9.8
+# What to change in the plan, and to what. `pdlab.course.repair` writes the file for you.
+changes = {
+    "deployments.disaggregated.routing": ...,
+    "live.max_num_batched_tokens": ...,
+}
+### BEGIN SOLUTION
+changes = {
+    "deployments.disaggregated.routing": "local-below:2048",
+    "live.max_num_batched_tokens": [512, 1024, 2048],
+}
+### END SOLUTION
+
+# %% check="9.8"
+check("9.8", changes)
+
+# %% [markdown]
+# The next cell writes the repaired plan to a file and reads it the way the tools do: the plan check
+# first, then the router's rule on three prompts.
+
+# %%
+from pdlab.course import repair
+
+repair.try_out(changes)
+
+# %% [markdown]
+# ## Your verdict
+#
+# Now write it down, in a form that can be checked. Words are yours: there are many honest ways to
+# say the same thing, and the checker reads for what you *claim*. It rejects a verdict that adopts,
+# and one that claims a violation nobody measured. It rejects one that claims the opposite, too.
+
+# %% exercise="9.9"
+# Exercise 9.9
+verdict = {
+    "decision": ...,  # what you tell the author, in your own words
+    "itl_slo": ...,  # what is known about the P95 ITL target under the proposal
+    "handoff_floor_ms": ...,
+    "added_ms": ...,
+    "room_ms": ...,
+    "floor_is": ...,  # what kind of number the floor is
+    "bandwidth": ...,  # which bandwidth went into it
+    "baseline": ...,  # what the proposal must be compared with
+    "label": ...,  # the evidence label of these numbers
+    "next_step": ...,  # what would settle the question
+    "because": ...,  # one or two sentences
+}
+### BEGIN SOLUTION
+verdict = {
+    "decision": "insufficient evidence to adopt",
+    "itl_slo": "not shown",
+    "handoff_floor_ms": handoff_floor_ms,
+    "added_ms": added_ms,
+    "room_ms": room_ms,
+    "floor_is": "a lower bound for one request",
+    "bandwidth": "effective payload bandwidth, setup apart",
+    "baseline": "aggregated, chunk size tuned first, same GPUs",
+    "label": "hypothetical",
+    "next_step": "an end-to-end sweep of both designs with one trace, and the routing rule in it",
+    "because": "The affected path gains at least 8.83 ms, but one request's floor is no percentile, "
+    "and nobody measured the tail.",
+}
+### END SOLUTION
+
+# %% check="9.9"
+check("9.9", verdict)
+
+# %% [markdown]
+# ## What would change this answer?
+#
+# - **Longer prompts.** Interference grows with the prompt, and the budget of notebook 03 grows with
+#   it. At some length the trade turns; notebook 08 draws the line.
+# - **A runtime that hides the hand-off.** Layer-wise transfer takes part of it off the path. For 300
+#   tokens there is little to hide behind.
+# - **A baseline that misses its target with the best chunk size it has.** Then there is something to
+#   gain, and the sweep is worth its GPUs.
+# - **A sweep.** Every line above is an argument. Only an end-to-end run, both designs, one trace, equal
+#   budget, chunk size tuned first, turns it into evidence.
+#
+# ## Recap
+#
+# 1. A proposal is a bundle of claims. Mark each: supported, unsupported, false.
+# 2. Setup counts once, and a link gives its effective bandwidth, never its peak.
+# 3. One request's floor is no percentile, in either direction.
+# 4. An opponent whose chunk size was never tuned is no opponent.
+# 5. *Insufficient evidence to adopt* is a verdict. It claims no more than you know.
+#
+# Two questions from earlier notebooks, before you go. What does a Wilson interval on 95 of 100 tell
+# you that 95 % does not (06)? And which of a 1:1 split's two pools ran dry first in the sweep, and
+# why (07)?
+
+# %%
+guesses()
+
+# %% [markdown]
+# ## Sources
+#
+# - Y. Zhong et al., *DistServe*, OSDI 2024 (accessed 2026-11-30).
+# - vLLM documentation, *Disaggregated Prefilling* and *NIXL connector usage*, version 0.33.0
+#   (accessed 2026-11-30).
+# - P. Patel et al., *Splitwise*, ISCA 2024 (accessed 2026-11-30).
+# - The case itself is hypothetical and was made for this course.
