@@ -61,7 +61,6 @@ class Options:
     idle_limit_s: float = 4.0
     verify_tls: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
-    core: int | None = None
 
 
 def completion(
@@ -164,7 +163,6 @@ def _schedule(url: str, offers: Sequence[Offer], options: Options) -> bytes:
         "connections": options.connections,
         "deadline_ns": round(options.deadline_s * 1e9),
         "idle_limit_ns": round(options.idle_limit_s * 1e9),
-        "core": options.core,
     }
     lines = [config]
     for offer in offers:
