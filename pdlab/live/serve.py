@@ -275,6 +275,7 @@ class Deployment:
             "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side_channel),
             "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache; the servers are on loopback
+            "UCX_NET_DEVICES": "lo",  # else UCX listens on the machine's own address as well
             "PYTHONHASHSEED": "0",  # block hashes must agree between servers
         }
         if self.model.local:
@@ -291,6 +292,7 @@ class Deployment:
                 settings[nixl_plugin.ENV] = str(delay)
         else:
             settings["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, share))
+            del settings["UCX_NET_DEVICES"]  # GPUs reach each other over more than the network
         inherited = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
         return inherited | settings | dict(self.spec.environment)
 

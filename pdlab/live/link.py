@@ -1,0 +1,205 @@
+"""Measure the link that KV would take: NIXL over UCX, between two processes on this machine.
+
+One process owns memory, the other pulls messages of several sizes out of it, as a decode server
+pulls KV from a prefill server.  Each message is timed, and checked byte for byte (by CRC-32).
+What loopback and shared memory do here says nothing about a network: it shows how to measure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdlab.errors import BadInput
+from pdlab.live import budget, env, nixl_plugin
+
+SIZES = tuple(1 << power for power in (12, 14, 16, 18, 20, 22, 24, 26, 28))  # 4 KiB … 256 MiB
+REPEATS = 15
+SEED = 1
+TIMEOUT_S = 300
+MAX_BYTES = 4 << 30
+TRANSPORTS = {
+    "shm": "shm,tcp",  # payload by shared memory or a cross-process read; NIXL connects over TCP
+    "tcp": "tcp",
+}
+
+
+@dataclass(frozen=True)
+class Message:
+    """One timed transfer: ``prepare_ns`` to describe it, ``transfer_ns`` from post to done."""
+
+    size_bytes: int
+    prepare_ns: int
+    transfer_ns: int
+
+    @property
+    def gb_s(self) -> float:
+        """Effective bandwidth: payload over transfer time, in 10^9 bytes a second."""
+        return self.size_bytes / self.transfer_ns
+
+
+@dataclass(frozen=True)
+class SizeReport:
+    """All messages of one size; bandwidths in GB/s (10^9), times in milliseconds."""
+
+    size_bytes: int
+    count: int
+    prepare_ms: float
+    transfer_ms: float
+    gb_s: float
+    gb_s_low: float
+    gb_s_high: float
+
+
+@dataclass(frozen=True)
+class LinkReport:
+    """The measured link.
+
+    ``peak_gb_s`` is the best median over the sizes.  ``half_bandwidth_bytes`` is the message size
+    that gets half of it (None when even the smallest does).  ``setup_ms`` and ``stream_gb_s`` are
+    the straight line time = setup + bytes / stream through the median times.
+    """
+
+    transport: str
+    sizes: tuple[SizeReport, ...]
+    first_ms: float
+    peak_gb_s: float
+    half_bandwidth_bytes: float | None
+    setup_ms: float
+    stream_gb_s: float
+    descriptor_bytes: int | None
+    progress_delay_us: int | None
+
+
+def summarise(messages: Iterable[Message]) -> tuple[SizeReport, ...]:
+    """Median and quartiles of each size, smallest size first."""
+    by_size: dict[int, list[Message]] = {}
+    for message in messages:
+        by_size.setdefault(message.size_bytes, []).append(message)
+    reports = []
+    for size, group in sorted(by_size.items()):
+        low, middle, high = np.percentile([message.gb_s for message in group], [25, 50, 75])
+        reports.append(SizeReport(
+            size, len(group),
+            statistics.median(message.prepare_ns for message in group) / 1e6,
+            statistics.median(message.transfer_ns for message in group) / 1e6,
+            float(middle), float(low), float(high),
+        ))
+    return tuple(reports)
+
+
+def half_bandwidth_bytes(sizes: Sequence[SizeReport]) -> float | None:
+    """The size at which half of the best bandwidth is reached, on a line in log(size).
+
+    None when the smallest size tested is already faster than half of the best.
+    """
+    half = max(report.gb_s for report in sizes) / 2
+    for below, above in zip(sizes, sizes[1:]):
+        if below.gb_s < half <= above.gb_s:
+            share = (half - below.gb_s) / (above.gb_s - below.gb_s)
+            low, high = np.log([below.size_bytes, above.size_bytes])
+            return float(np.exp(low + share * (high - low)))
+    return None
+
+
+def fit(sizes: Sequence[SizeReport]) -> tuple[float, float]:
+    """(setup_ms, stream_gb_s) of time = setup + bytes / stream, by relative least squares.
+
+    Relative, so that the small messages, which show the setup, count as much as the large ones.
+    """
+    times = np.array([report.transfer_ms for report in sizes])
+    columns = np.stack([np.ones(len(sizes)), [report.size_bytes for report in sizes]], axis=1)
+    setup_ms, ms_per_byte = np.linalg.lstsq(columns / times[:, None], np.ones(len(sizes)))[0]
+    return float(setup_ms), float(1 / (ms_per_byte * 1e6))
+
+
+def report(
+    transport: str,
+    messages: Sequence[Message],
+    first_ms: float,
+    descriptor_bytes: int | None = None,
+    progress_delay_us: int | None = None,
+) -> LinkReport:
+    """The report of a set of timed messages."""
+    sizes = summarise(messages)
+    setup_ms, stream_gb_s = fit(sizes)
+    return LinkReport(
+        transport, sizes, first_ms, max(size.gb_s for size in sizes), half_bandwidth_bytes(sizes),
+        setup_ms, stream_gb_s, descriptor_bytes, progress_delay_us,
+    )
+
+
+def measure(
+    transport: str = "shm",
+    sizes: Sequence[int] = SIZES,
+    repeats: int = REPEATS,
+    descriptor_bytes: int | None = None,
+    progress_delay_us: int | None | str = "auto",
+) -> tuple[list[Message], LinkReport]:
+    """Time ``repeats`` transfers of each size (bytes) between two new processes.
+
+    ``descriptor_bytes`` cuts each message into pieces, as KV lies in many blocks.
+    ``progress_delay_us`` is how long NIXL's progress thread sleeps between polls: "auto" does as
+    the servers here do, None leaves NIXL's own way (it spins).
+    RuntimeError where a transfer fails or a byte arrives changed.
+    """
+    _check(transport, sizes, repeats, descriptor_bytes)
+    here = budget.cores()
+    delay = nixl_plugin.delay_for(len(here)) if progress_delay_us == "auto" else progress_delay_us
+    variables = {key: value for key, value in os.environ.items() if key != nixl_plugin.ENV}
+    variables |= {"UCX_TLS": TRANSPORTS[transport], "UCX_NET_DEVICES": "lo"}
+    if delay is not None:
+        variables[nixl_plugin.ENV] = str(delay)
+    plan = {"sizes": sorted(sizes), "repeats": repeats, "seed": SEED,
+            "descriptor_bytes": descriptor_bytes}
+    with (
+        _peer(variables, here[0], "own", str(max(sizes)), str(SEED)) as owner,
+        _peer(variables, here[-1], "read") as reader,
+    ):
+        try:
+            told = _line(owner)
+            print(json.dumps(plan | told), file=reader.stdin, flush=True)
+            first = _line(reader)
+            messages = [
+                Message(line["size"], line["prepare_ns"], line["transfer_ns"])
+                for line in (_line(reader) for _ in range(repeats * len(sizes)))
+            ]
+        finally:
+            reader.kill()
+            owner.kill()
+    first_ms = (first["prepare_ns"] + first["transfer_ns"]) / 1e6
+    return messages, report(transport, messages, first_ms, descriptor_bytes, delay)
+
+
+def _check(transport: str, sizes: Sequence[int], repeats: int, piece: int | None) -> None:
+    if transport not in TRANSPORTS:
+        raise BadInput(f"transport {transport!r}", " or ".join(TRANSPORTS), "--transport")
+    if len(set(sizes)) < 2 or not all(1 <= size <= MAX_BYTES for size in sizes):
+        raise BadInput(f"sizes {list(sizes)}", f"two or more, each 1 to {MAX_BYTES} bytes", "--sizes")
+    if repeats < 3:
+        raise BadInput(f"{repeats} repeats", "3 or more, for a median and a spread", "--repeats")
+    if piece is not None and piece < 1:
+        raise BadInput(f"pieces of {piece} bytes", "1 or more", "--descriptor-bytes")
+
+
+def _peer(variables: Mapping[str, str], core: int, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(env.python()), "-P", "-m", "pdlab.live.link_peer", str(core), *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=dict(variables),
+    )
+
+
+def _line(peer: subprocess.Popen[str]) -> dict[str, Any]:
+    assert peer.stdout and peer.stderr
+    if line := peer.stdout.readline():
+        return json.loads(line)
+    said = peer.stderr.read().strip().splitlines()
+    raise RuntimeError(f"the link could not be measured: {said[-1] if said else 'a peer ended'}")
