@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from pdlab.errors import BadInput
 from pdlab.live import budget, env, metrics, models, nixl_plugin
+from pdlab.measure.plan import Plan
 
 Role = Literal["aggregated", "prefill", "decode"]
 LOOPBACK = "127.0.0.1"
@@ -49,6 +50,8 @@ class Spec:
     ``connector_config`` is merged into vLLM's ``--kv-transfer-config`` of both roles
     (for example ``{"kv_load_failure_policy": "recompute"}``); ``role_config`` adds to one role.
     ``units=None`` takes the whole machine.  ``ucx_tls`` forces NIXL's transports, such as "tcp".
+    ``progress_delay_us`` is for NIXL's progress thread on a CPU (see ``nixl_plugin``); "auto" goes
+    by the number of cores.
     """
 
     model: str
@@ -66,8 +69,10 @@ class Spec:
     max_model_len: int = 4096
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
+    block_size: int | None = None
     kv_cache_bytes: int = 1 << 30
     prefix_caching: bool = True
+    progress_delay_us: int | None | Literal["auto"] = "auto"
     ucx_tls: str | None = None
     extra_args: tuple[str, ...] = ()
     role_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -85,6 +90,53 @@ class Spec:
             if count < 1:
                 raise BadInput(f"{count} {role} servers", "at least 1")
         return [role for role, count in counts.items() for _ in range(count)]
+
+    @classmethod
+    def from_plan(
+        cls,
+        plan: Plan,
+        design: Literal["aggregated", "disaggregated"],
+        max_num_batched_tokens: int | None = None,
+        **changes: Any,
+    ) -> Spec:
+        """One side of a plan.  The chunk size is the plan's largest unless one is given."""
+        if (live := plan.live) is None:
+            raise BadInput("a plan without a live section", "one that says how servers start")
+        pools, transfer = plan.deployments, live.nixl
+        sides: dict[str, dict[str, Any]] = {
+            "aggregated": {
+                "replicas": pools.aggregated.replicas,
+                "tensor_parallel": pools.aggregated.tensor_parallel,
+            },
+            "disaggregated": {
+                "prefill": pools.disaggregated.prefill_replicas,
+                "decode": pools.disaggregated.decode_replicas,
+                "tensor_parallel": pools.disaggregated.tensor_parallel_per_replica,
+                "connector_config": {
+                    "kv_buffer_device": transfer.buffer_device,
+                    "kv_load_failure_policy": transfer.load_failure_policy,
+                    "kv_connector_extra_config": {
+                        "backends": transfer.backends,
+                        "kv_lease_duration": transfer.lease_seconds,
+                    },
+                },
+            },
+        }
+        return cls(**{
+            "model": live.model,
+            "design": design,
+            "device": live.device,
+            "units": plan.used(design),
+            "dtype": live.dtype,
+            "max_model_len": live.max_model_len,
+            "max_num_batched_tokens": max_num_batched_tokens or max(live.max_num_batched_tokens),
+            "max_num_seqs": live.max_num_seqs,
+            "block_size": live.block_size,
+            "kv_cache_bytes": live.kv_cache_bytes,
+            "progress_delay_us": transfer.progress_thread_delay_us or None,
+            **sides[design],
+            **changes,
+        })  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -245,6 +297,7 @@ class Deployment:
             "max-model-len": spec.max_model_len,
             "max-num-batched-tokens": spec.max_num_batched_tokens,
             "max-num-seqs": spec.max_num_seqs,
+            "block-size": spec.block_size,
             "uvicorn-log-level": "warning",
         }
         flags = ["--enable-prefix-caching" if spec.prefix_caching else "--no-enable-prefix-caching"]
@@ -288,7 +341,10 @@ class Deployment:
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                 "OMP_NUM_THREADS": "1" if self.budget.shared else str(len(share)),
             }
-            if (delay := nixl_plugin.delay_for(len(budget.cores()))) is not None:
+            delay = self.spec.progress_delay_us
+            if delay == "auto":
+                delay = nixl_plugin.delay_for(len(budget.cores()))
+            if delay is not None:
                 settings[nixl_plugin.ENV] = str(delay)
         else:
             settings["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, share))
@@ -318,7 +374,7 @@ class Deployment:
 
 
 # VLLM_CPU_KVCACHE_SPACE would override --kv-cache-memory-bytes; PYTHONPATH could shadow vLLM's own.
-NOT_INHERITED = {"VLLM_CPU_KVCACHE_SPACE", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+NOT_INHERITED = {nixl_plugin.ENV, "VLLM_CPU_KVCACHE_SPACE", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
 
 
 def _close(keeper: subprocess.Popen[str]) -> None:

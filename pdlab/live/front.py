@@ -1,0 +1,41 @@
+"""Put the router in front of a deployment, for as long as it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pdlab.live.serve import Deployment, ServerFailed
+
+
+@contextmanager
+def routed(deployment: Deployment, *options: str) -> Iterator[str]:
+    """Start a router (``options`` as ``pdlab router`` takes them) and give its URL.
+
+    Its log, a JSON line a request, is ``router.jsonl`` in the deployment's run directory.
+    It ends with the block, or when this program is gone.
+    """
+    log: Path = deployment.run_dir / "router.jsonl"
+    flags = {"aggregated": "--worker", "prefill": "--prefill", "decode": "--decode"}
+    servers = [text for s in deployment.servers for text in (flags[s.role], s.base_url)]
+    router = subprocess.Popen(
+        [sys.executable, "-m", "pdlab.live.router", *servers, "--log", str(log)]
+        + ["--until-stdin-closes", *options],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert router.stdin and router.stdout
+        if not (line := router.stdout.readline()):
+            raise ServerFailed(f"the router ended with status {router.wait()} before it was ready")
+        yield json.loads(line)["url"]
+    finally:
+        router.stdin.close()  # type: ignore[union-attr]
+        try:
+            router.wait(10)
+        except subprocess.TimeoutExpired:
+            router.kill()
+            router.wait()
