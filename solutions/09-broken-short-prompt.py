@@ -99,7 +99,7 @@ marks = {
     4: ...,  # P95 ITL becomes 33 ms
     5: ...,  # 7.4 times, fewer GPUs
     6: ...,  # vLLM ships it to raise throughput
-    7: ...,  # 16 GPUs each, so the comparison is fair
+    7: ...,  # 16 GPUs each, so the same cost
     8: ...,  # chunk size has no influence
 }
 ### BEGIN SOLUTION
@@ -185,9 +185,9 @@ room_ms = 50 - 35
 check("9.5", room_ms)
 
 # %% [markdown]
-# Look at the two last answers side by side. The path gets longer by more than four times what it
-# saves. And yet the gain is smaller than the room. It is very tempting to write one more line: *35
-# plus 8.8 is under 50, so the target holds.* Or its twin: *it got slower, so the target breaks.*
+# Look at the two last answers side by side. The path gets longer by a good deal more than it saves.
+# And yet what it gains is less than the room. It is very tempting to write one more line: *35 plus
+# that is under 50, so the target holds.* Or its twin: *it got slower, so the target breaks.*
 #
 # Both are wrong, and for one reason.
 #
@@ -197,8 +197,8 @@ check("9.5", room_ms)
 # gaps: 95 of 100 are at or below it. To get from one to the other you need to know how many gaps
 # are touched, and by how much. The proposal knows neither.
 #
-# Here are 1,000 token gaps with a P95 of 35 ms. Now let a few of them grow by 8.83 ms, and watch
-# the P95. Which few is your choice: the short gaps, or those in the tail.
+# Here are 1,000 token gaps with a P95 of 35 ms. Let a few of them grow by 10 ms, a round number, and
+# watch the P95. Which few is your choice: the short gaps, or those in the tail.
 
 # %%
 import numpy as np
@@ -211,8 +211,8 @@ rows = []
 for share in (0.01, 0.04, 0.06, 0.20):
     n = int(1000 * share)
     shortest, longest = gaps_ms.copy(), gaps_ms.copy()
-    shortest[:n] += 8.83
-    longest[-n:] += 8.83
+    shortest[:n] += 10
+    longest[-n:] += 10
     rows.append([f"{share:.0%}", f"{np.percentile(shortest, 95):.2f}", f"{np.percentile(longest, 95):.2f}"])
 
 show_table(
@@ -220,7 +220,7 @@ show_table(
     ["gaps that grow", "P95 in ms, if they were the shortest", "P95 in ms, if they were the longest"],
     label="hypothetical",
     source="1,000 gaps drawn from a gamma distribution, seed 9, scaled to a P95 of 35 ms",
-    caption="The same 8.83 ms, added to the same number of gaps",
+    caption="The same 10 ms, added to the same number of gaps",
 )
 
 # %% [markdown]
@@ -232,10 +232,10 @@ show_table(
 # Exercise 9.6
 # Four sentences about the floor and the P95. Mark each "follows" or "does not follow".
 sentences = {
-    "a": ...,  # P95 ITL under the proposal is 35 + 8.83 = 43.83 ms.
+    "a": ...,  # P95 ITL under the proposal is 35 ms plus what the path gains.
     "b": ...,  # One affected request can't have its KV cache over there sooner than the floor says.
     "c": ...,  # P95 ITL under the proposal exceeds 50 ms.
-    "d": ...,  # Since 8.83 is less than the room, the P95 target holds.
+    "d": ...,  # Since the gain is less than the room, the P95 target holds.
 }
 ### BEGIN SOLUTION
 sentences = {"a": "does not follow", "b": "follows", "c": "does not follow", "d": "does not follow"}
@@ -261,14 +261,15 @@ lands_in = "ttft"
 check("9.7", lands_in)
 
 # %% [markdown]
-# So under vLLM the 8.83 ms would not even show up in the number that the proposal is about. In a
+# So under vLLM the cost would not even show up in the number that the proposal is about. In a
 # runtime that streams the first token from prefill, it falls between tokens one and two. Same
 # arithmetic, another metric. Observe it at the client; don't assume it.
 #
 # ## Repair the config
 #
-# The proposal came with a plan file. It passes `pdlab plan check`: the budgets are equal, no key is
-# unknown. A plan can be well formed and still be a bad idea.
+# The proposal came with a plan file: the same idea in miniature, on two cores, so that anyone can run
+# it. It passes `pdlab plan check`: the budgets are equal, no key is unknown. A plan can be well formed
+# and still be a bad idea.
 
 # %%
 from pathlib import Path
@@ -345,7 +346,7 @@ verdict = {
     "baseline": "aggregated, chunk size tuned first, same GPUs",
     "label": "hypothetical",
     "next_step": "an end-to-end sweep of both designs with one trace, and the routing rule in it",
-    "because": "The affected path gains at least 8.83 ms, but one request's floor is no percentile, "
+    "because": "The affected path gets longer, but one request's floor is no percentile, "
     "and nobody measured the tail.",
 }
 ### END SOLUTION
@@ -357,7 +358,7 @@ check("9.9", verdict)
 # ## What would change this answer?
 #
 # - **Longer prompts.** Interference grows with the prompt, and the budget of notebook 03 grows with
-#   it. At some length the trade turns; notebook 08 draws the line.
+#   it. Whether the trade ever turns depends on the link; notebook 08 asks where.
 # - **A runtime that hides the hand-off.** Layer-wise transfer takes part of it off the path. For 300
 #   tokens there is little to hide behind.
 # - **A baseline that misses its target with the best chunk size it has.** Then there is something to

@@ -1,0 +1,368 @@
+# %% [markdown]
+"""
+# 08 · Who goes where
+
+**Time** 35 minutes. **Before this** notebooks 03 and 05: what a hand-off costs, and the path of a request.
+
+At the end you can say, for any prompt, whether it should leave the server that will decode it, which prefill server should get it, and which decode server. And you can read two well-known routers' rules and predict where they disagree.
+"""
+
+# %%
+from pdlab.course import *
+from pdlab.live import policy
+
+# %% [markdown]
+"""
+## A puzzle
+
+A request arrives: 300 tokens, and no server has ever seen any of them. Two routers, both in production, both built by people who know this field well, look at it.
+
+| router | what it does with the request |
+|---|---|
+| llm-d's prefix-based decider, threshold 2,048 | keeps it: decode prefills the prompt itself |
+| NVIDIA Dynamo's conditional disaggregation, as shipped | sends it away to a prefill server |
+
+Nobody misconfigured anything. Each does what its documentation says. And this short cold prompt is the most common request there is.
+
+Guess first. Which single fact about the request does one of them look at, and the other ignore?
+"""
+
+# %%
+fact = ...
+### BEGIN SOLUTION
+fact = "share of the prompt"
+### END SOLUTION
+predict("8.a", fact, choices=["length of the prompt", "share of the prompt", "length of the answer", "queue on prefill"])
+
+# %% [markdown]
+"""
+## Three choices, not one
+
+A router of a disaggregated fleet chooses three times:
+
+1. **Leave or stay?** Is this prompt prefilled elsewhere, or by the server that will decode it?
+2. **Which prefill server**, if it leaves?
+3. **Which decode server**, in any case?
+
+They go by different facts, since the two pools are short of different things. Prefill is short of *time to compute*. Decode is short of *room*: every running answer holds blocks and a place in the batch.
+
+So take a prefix that some server already holds. To prefill it is worth exactly the tokens that need not be computed. To decode it is worth nothing when the prompt is prefilled elsewhere, since its blocks come over the wire anyway. Dynamo says so in its settings: for the decode stage it gives cache overlap a weight of zero, doesn't assume that cached blocks will be used again, and counts as load only decode work.
+
+## Leave or stay
+
+The natural measure is the part of the prompt that decode would have to compute itself:
+
+    uncached = prompt − cached_on_decode          (tokens)
+
+**llm-d** compares it with one threshold, `nonCachedTokens`. Below it, the prompt stays. The default is 0, which does not mean "everything leaves": it switches the rule off, and everything stays.
+
+**Dynamo** calls the same number the effective input length, and asks for two things. The prompt stays only if `uncached` is below 2,048 **and** the share `uncached / prompt` is below 0.7.
+
+Check both on a case you can do in your head. A prompt of 4,000 tokens, 3,000 of them held by decode: 1,000 are missing, a share of 0.25. Short, and a small share: it stays under both rules.
+
+### Worked example
+
+The same prompt, three times, as its cached part shrinks. The rules of this course are small functions, and each gives its reason.
+"""
+
+# %%
+for cached in (3000, 1900, 0):
+    ask = policy.Ask(prompt_tokens=4000, cached_on_decode_tokens=cached)
+    for name, rule in (("llm-d, 2048", policy.llm_d(2048)), ("Dynamo", policy.dynamo())):
+        decision = rule(ask)
+        print(f"{cached:5,} cached  {name:12} {decision.side:6}  {decision.reason}")
+
+# %% [markdown]
+"""
+### Now you
+
+Four prompts. First llm-d with `nonCachedTokens: 2048`.
+"""
+
+# %% exercise="8.1"
+# Exercise 8.1
+# "local" or "remote" under llm-d's rule, threshold 2,048.
+llm_d_says = {
+    "short cold": ...,  # 300 tokens, 0 on decode
+    "edge": ...,  # 2,048 tokens, 0 on decode
+    "long cached": ...,  # 8,192 tokens, 7,168 on decode
+    "long cold": ...,  # 8,192 tokens, 0 on decode
+}
+### BEGIN SOLUTION
+llm_d_says = {"short cold": "local", "edge": "remote", "long cached": "local", "long cold": "remote"}
+### END SOLUTION
+
+# %% check="8.1"
+check("8.1", llm_d_says)
+
+# %% [markdown]
+"""
+The same four, and Dynamo's rule as shipped.
+"""
+
+# %% exercise="8.2"
+# Exercise 8.2
+dynamo_says = {"short cold": ..., "edge": ..., "long cached": ..., "long cold": ...}
+### BEGIN SOLUTION
+dynamo_says = {"short cold": "remote", "edge": "remote", "long cached": "local", "long cold": "remote"}
+### END SOLUTION
+
+# %% check="8.2"
+check("8.2", dynamo_says)
+
+# %% [markdown]
+"""
+Write Dynamo's rule yourself. The edges are where routers have bugs, so the checker goes there: a share of exactly 0.7, exactly 2,048 missing tokens, a prompt that is cached to its last token.
+"""
+
+# %% exercise="8.3"
+# Exercise 8.3
+def dynamo_rule(prompt_tokens, cached_on_decode_tokens):
+    """"local" or "remote", with Dynamo's default thresholds."""
+    ...
+
+
+### BEGIN SOLUTION
+def dynamo_rule(prompt_tokens, cached_on_decode_tokens):
+    """"local" or "remote", with Dynamo's default thresholds."""
+    uncached = prompt_tokens - cached_on_decode_tokens
+    stays = uncached < 2048 and uncached / prompt_tokens < 0.7
+    return "local" if stays else "remote"
+### END SOLUTION
+
+# %% check="8.3"
+check("8.3", dynamo_rule)
+
+# %% [markdown]
+"""
+### The map
+
+Now every prompt at once. Along the bottom its length, up the side the share of it that decode holds. The map is drawn by asking the two rules at each point, nothing else.
+"""
+
+# %%
+import numpy as np
+
+lengths = np.geomspace(100, 20_000, 220).astype(int)
+shares = np.linspace(0, 1, 160)
+llm_d, dynamo = policy.llm_d(2048), policy.dynamo()
+verdicts = np.array(
+    [
+        [2 * llm_d(ask).remote + dynamo(ask).remote for n in lengths for ask in [policy.Ask(int(n), int(n * s))]]
+        for s in shares
+    ]
+)  # 0 both keep, 1 only Dynamo sends, 2 only llm-d sends, 3 both send
+
+ax = figure(
+    "Only short, mostly cold prompts divide the two rules",
+    label="published",
+    source="rules of llm-d (threshold 2,048) and Dynamo 1.6 (defaults), evaluated on a grid",
+    xlabel="prompt length (tokens)",
+    ylabel="share of the prompt that decode holds",
+    xlog=True,
+)
+ax.grid(False)
+ax.contourf(lengths, shares, verdicts, levels=[-0.5, 0.5, 1.5, 2.5, 3.5], colors=["#CFE8F7", "#F6D7A7", "#FFFFFF", "#E3E3E3"], hatches=["", "///", "", ".."])
+for x, y, words in ((1000, 0.75, "both keep it local"), (450, 0.14, "llm-d keeps it,\nDynamo sends it"), (8500, 0.2, "both send\nit away")):
+    ax.text(x, y, words, ha="center", va="center", fontsize=12.5, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9})
+ax.plot([300], [0], marker="o", color="#D55E00", markersize=10, clip_on=False)
+name_at(ax, 300, 0, "the puzzle's prompt", "#D55E00", dx=12, dy=12)
+show_figure(
+    ax,
+    alt="Map of prompt length from 100 to 20,000 tokens against the share that decode holds. Below 2,048 tokens and "
+    "less than about 30 percent held, llm-d keeps the prompt and Dynamo sends it. Above the line where 2,048 tokens "
+    "are missing both send it. Everywhere else both keep it. The puzzle's prompt, 300 tokens and nothing held, lies "
+    "in the region where they disagree.",
+)
+
+# %% [markdown]
+"""
+One region of disagreement, and it holds the request that this course ends with.
+
+You run Dynamo, and you want short cold prompts to stay. Its share threshold is a setting: 0.7 as shipped, anything from 0 to 1.
+"""
+
+# %% exercise="8.4"
+# Exercise 8.4
+# Which value of the share threshold keeps a cold prompt of 300 tokens local? A number, or "none".
+threshold = ...
+### BEGIN SOLUTION
+threshold = "none"
+### END SOLUTION
+
+# %% check="8.4"
+check("8.4", threshold)
+
+# %% [markdown]
+"""
+Is Dynamo's rule wrong, then? No. It protects something else: decode servers that never prefill have steady token gaps, whatever arrives. A cached prompt costs them little, so it may stay. A cold one, however short, is work of the kind that decode was freed from. llm-d's rule protects the hand-off budget instead. **Each rule is right about the cost it looks at.** Which cost matters to you is a measurement, not an opinion. Lab L4 takes it.
+
+## Which prefill server
+
+Engines cache whole blocks, and a block counts as a hit only when every block before it does. So a prefix of 650 equal tokens is worth less than 650.
+"""
+
+# %% exercise="8.5"
+# Exercise 8.5
+# Block size 128. A server holds a prompt of 700 tokens. A new prompt of 1,000 tokens begins with the same 650.
+# How many of the new prompt's tokens must that server compute?
+to_compute = ...
+### BEGIN SOLUTION
+to_compute = 1000 - 650 // 128 * 128
+### END SOLUTION
+
+# %% check="8.5"
+check("8.5", to_compute)
+
+# %% [markdown]
+"""
+A hit saves the tokens it covers. A queue costs the tokens in it. So there is a price at which the server with the prefix is the wrong one: the prompt is done first where *queued tokens + its own uncached tokens* is smallest.
+
+Two prefill servers, a prompt of 2,000 tokens.
+"""
+
+# %% exercise="8.6"
+# Exercise 8.6
+# "a" or "b": where is the prompt done first?
+first_done = {
+    "1": ...,  # a holds 1,024 of it and has an empty queue; b holds nothing, empty queue
+    "2": ...,  # a holds 1,024 of it and has 1,500 tokens queued; b holds nothing, empty queue
+    "3": ...,  # a holds 1,024 of it and has 1,500 tokens queued; b holds 512 and has 900 queued
+    "4": ...,  # a holds all but 16 of it and has 3,000 tokens queued; b holds nothing and has 900 queued
+}
+### BEGIN SOLUTION
+first_done = {"1": "a", "2": "b", "3": "b", "4": "b"}
+### END SOLUTION
+
+# %% check="8.6"
+check("8.6", first_done)
+
+# %% [markdown]
+"""
+## Which decode server
+
+By load, as we saw. And sometimes by *place*: two servers on one switch move blocks faster than two in different racks. Dynamo can be told so (experimental, version 1.6). A transfer domain is a label such as a rack. With `required` only decode servers in the prefill server's domain are candidates. With `preferred` they get a bonus, and a much emptier server elsewhere may still win.
+
+Here is a router's log. Prefill ran on a server in rack 1 each time, and enforcement is `required`. One line breaks the rules of this section.
+
+| line | chosen | running there | held there of the prompt | rack | other candidates (running, held, rack) |
+|---|---|---|---|---|---|
+| 1 | d0 | 3 | 0 | 1 | d1 (7, 0, 1) |
+| 2 | d1 | 4 | 0 | 1 | d0 (5, 1,024, 1), d2 (1, 0, 2) |
+| 3 | d0 | 6 | 2,048 | 1 | d1 (2, 0, 1) |
+| 4 | d1 | 3 | 0 | 1 | d0 (3, 0, 1), d2 (0, 0, 2) |
+
+These rows are made up, to be argued about: hypothetical.
+"""
+
+# %% exercise="8.7"
+# Exercise 8.7
+# The number of the line that breaks the rules.
+broken_line = ...
+### BEGIN SOLUTION
+broken_line = 3
+### END SOLUTION
+
+# %% check="8.7"
+check("8.7", broken_line)
+
+# %% [markdown]
+"""
+Now the rule itself. `running` maps each decode server to its running requests, `rack` maps it to its rack. Return the name to choose: the least loaded, ties to the first name in the alphabet. With `"required"`, only servers in the prefill server's rack count. If none is left, raise `LookupError`: a router that silently ignores *required* has no such setting.
+"""
+
+# %% exercise="8.8"
+# Exercise 8.8
+def choose_decode(running, rack, prefill_rack, enforcement):
+    """The decode server to use; `enforcement` is "required" or "none"."""
+    ...
+
+
+### BEGIN SOLUTION
+def choose_decode(running, rack, prefill_rack, enforcement):
+    """The decode server to use; `enforcement` is "required" or "none"."""
+    names = [name for name in running if enforcement == "none" or rack[name] == prefill_rack]
+    if not names:
+        raise LookupError(f"no decode server in rack {prefill_rack}")
+    return min(names, key=lambda name: (running[name], name))
+### END SOLUTION
+
+# %% check="8.8"
+check("8.8", choose_decode)
+
+# %% [markdown]
+"""
+## Where should the threshold be?
+
+Both rules have a number of tokens in them. Where does it come from? A first answer, on this course's hypothetical model. Suppose that local prefill disturbs its neighbours by 2 ms at 300 tokens, and in proportion for longer prompts. Suppose a serial hand-off with 1 ms of setup. Then the hand-off costs less than the disturbance from some length on:
+
+    1 + 0.32768 × tokens / link   <   2 × tokens / 300          (ms; link in GB/s)
+
+Both sides grow with the prompt. Setup is the only thing that length can make up for, so there may be no such length at all.
+"""
+
+# %% exercise="8.9"
+# Exercise 8.9
+# For each link the shortest prompt, in whole tokens, whose hand-off floor is below the disturbance. Or "never".
+turns_at = {"100 GB/s": ..., "25 GB/s": ..., "10 GB/s": ...}
+### BEGIN SOLUTION
+turns_at = {"100 GB/s": 295, "25 GB/s": "never", "10 GB/s": "never"}
+### END SOLUTION
+
+# %% check="8.9"
+check("8.9", turns_at)
+
+# %% [markdown]
+"""
+Two links of three never get there, however long the prompt. On them a threshold would be a superstition.
+
+But look at what was compared: milliseconds that *this* request waits for its first token, and milliseconds that *other* requests' tokens are late. They fall on different people and under different targets. The inequality bounds the question. The answer is attainment, measured under each rule with the same trace.
+
+Last, read a sentence from a design review, and name what is wrong with it: *"Our decode pool has a prefix cache hit rate of 60 %, so we route decode by prefix overlap and keep it that way."* All prompts of that fleet are prefilled remotely.
+"""
+
+# %% exercise="8.10"
+# Exercise 8.10
+# What does routing decode by prefix overlap save in that fleet? One of:
+# "prefill work", "bytes on the wire", "nothing". NIXL pulls only the blocks that decode does not hold.
+saves = ...
+### BEGIN SOLUTION
+saves = "bytes on the wire"
+### END SOLUTION
+
+# %% check="8.10"
+check("8.10", saves)
+
+# %% [markdown]
+"""
+So the sentence is half right. There is a saving, and it is bytes, not prefill. Whether bytes are what the fleet is short of is lab L1's question. Meanwhile the decode pool fills up unevenly, and *that* is what it is short of. "Normally not" in the rule is a default with a reason, and this is the case it has in mind.
+
+## What would change this answer?
+
+- **The link.** On a slow one no length justifies leaving; on a fast one the threshold falls.
+- **The interference.** A smaller chunk size shrinks it on the aggregated side (notebook 07), and the threshold rises.
+- **Traffic.** Conversations come back with long cached prefixes. Documents come once. The same rule gives two fleets.
+- **The router's version.** Conditional disaggregation is experimental in Dynamo 1.6. Read the rule again before you rely on it.
+
+## Recap
+
+1. Three choices: leave or stay, which prefill server, which decode server.
+2. Prefill goes by uncached tokens and queue; decode by load. A hit saves computing, and decode computes no prompt.
+3. llm-d looks at the missing tokens. Dynamo also asks for their share, and so a short cold prompt leaves.
+4. A hit counts in whole blocks, from the first block on.
+5. A threshold comes from a measurement. Its unit is tokens, and its reason is somebody's latency.
+
+Two questions from earlier notebooks. Of a 1,000-token prompt on a server with block size 128, how many blocks does a transfer move (02)? And what does a 94.7 % attainment hide, if 90 % is the other figure (06)?
+"""
+
+# %%
+guesses({"8.a": "share of the prompt"})
+
+# %% [markdown]
+"""
+## Sources
+
+- llm-d inference scheduler, `prefix-based-pd-decider` (read in its source, accessed 2026-11-30).
+- NVIDIA Dynamo 1.6 documentation, router guide and *Disaggregated Serving*; conditional disaggregation is marked experimental (accessed 2026-11-30).
+- vLLM documentation, *Automatic Prefix Caching* and *NIXL connector usage*, version 0.33.0 (accessed 2026-11-30).
+"""
