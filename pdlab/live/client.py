@@ -16,6 +16,8 @@ import json
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +31,9 @@ from pdlab.measure import records
 
 SPOOL, LOCK_WAIT_S = "spool.bin", 30.0
 POLL_S = 0.2
+
+
+FinishRows = Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]
 
 
 class ClientFailed(RuntimeError):
@@ -79,6 +84,19 @@ def completion(
     }
 
 
+def ask(url: str, body: Mapping[str, Any], timeout_s: float = 60.0) -> int:
+    """Send one request, outside any measurement; gives its HTTP status once the answer has ended."""
+    request = urllib.request.Request(
+        url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            answer.read()
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def run_load(
     url: str,
     offers: Sequence[Offer],
@@ -87,16 +105,18 @@ def run_load(
     options: Options = Options(),
     resume: bool = False,
     progress: Callable[[float, float], None] | None = None,
+    finish_rows: FinishRows | None = None,
 ) -> records.Run:
     """Send ``offers`` to ``url``, wait for the last answer, write and return the run.
 
     ``provenance`` is completed with what the client alone knows (see ``_finish``).  ``progress``
-    is called with (seconds gone, seconds planned) a few times a second.  With ``resume``, a
+    is called with (seconds gone, seconds planned) a few times a second.  ``finish_rows`` may add
+    to the rows, given also the client's sessions, before they are written.  With ``resume``, a
     finished run is returned as it is and an interrupted one is completed.
     """
     out = Path(out_dir)
     offers = _checked(offers)
-    if _is_finished(out):
+    if is_finished(out):
         if resume:
             return records.read_run(out)
         raise BadInput(f"a finished run in {out}", "an empty directory", do="Resume, or choose another.")
@@ -111,10 +131,11 @@ def run_load(
         left = [offer for offer in offers if offer.seq not in done]
         if left:
             _drive(url, left, spool, options, progress)
-    return _finish(out, offers, provenance)
+    return _finish(out, offers, provenance, finish_rows)
 
 
-def _is_finished(out: Path) -> bool:
+def is_finished(out: Path) -> bool:
+    """Whether a run there is complete: decoded, written, nothing left to send."""
     return not (out / SPOOL).exists() and (out / records.PROVENANCE).exists()
 
 
@@ -213,7 +234,9 @@ def _drive(
         raise ClientFailed(f"the client process ended with status {loop.returncode}")
 
 
-def _finish(out: Path, offers: Sequence[Offer], provenance: Mapping[str, Any]) -> records.Run:
+def _finish(
+    out: Path, offers: Sequence[Offer], provenance: Mapping[str, Any], finish_rows: FinishRows | None
+) -> records.Run:
     """Decode the spool, write the run, and only then remove the spool.
 
     The summary gets the client's sessions: one, unless the run was interrupted and resumed.
@@ -244,7 +267,10 @@ def _finish(out: Path, offers: Sequence[Offer], provenance: Mapping[str, Any]) -
     summary = dict(provenance.get("summary") or {})
     summary |= {"client_sessions": sessions, "resumed": len(sessions) > 1}
     document = records.provenance(**{**provenance, "summary": summary})
-    table = records.table_from_rows([rows[seq] for seq in sorted(rows)])
+    ordered = [rows[seq] for seq in sorted(rows)]
+    if finish_rows:
+        finish_rows(ordered, sessions)
+    table = records.table_from_rows(ordered)
     records.write_run(out, table, document)
     spool_path.unlink()
     return records.read_run(out)

@@ -1,0 +1,39 @@
+"""``pdlab sweep``: carry a plan out on real servers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pdlab.course.output import add_json_flag, print_json
+
+
+def add(sub: argparse._SubParsersAction) -> None:
+    """Register the command."""
+    parser = sub.add_parser("sweep", help="run a plan's two designs on real vLLM servers")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan file with a live section")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted sweep in DIR")
+    parser.add_argument("--tune", action="store_true",
+                        help="first choose aggregated serving's chunk size among the plan's")  # fmt: skip
+    parser.add_argument("--chunk", type=int, metavar="TOKENS", help="aggregated serving's chunk size")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status 0 when every run is done, 1 when servers or client failed."""
+    import sys
+
+    from pdlab.live import client, serve, sweep
+
+    try:
+        out = sweep.run_sweep(args.plan, args.out, args.resume, args.tune, args.chunk)
+    except (serve.ServerFailed, client.ClientFailed) as error:
+        print(f"pdlab sweep: {error}\nWhat was measured is kept: go on with --resume.", file=sys.stderr)
+        return 1
+    if args.json:
+        print_json({"out": str(out)})
+    else:
+        print(f"done; judge it with: pdlab analyze {out} --plan {args.plan}")
+    return 0
