@@ -30,8 +30,16 @@ test: env
 test-live: env
 	.venv/bin/python -m pytest --live -m live tests $(ARGS)
 
-live sim: env
+live: env
 	@echo "make $@: not there yet" >&2; exit 1
+
+# The simulator in an environment of its own: a pinned pre-release with only what `predict` needs
+# (its declared dependencies would pull JAX), and versions that may differ from the course's.
+sim: env
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("AISimulate needs Python 3.11 to 3.13; name one: make sim PYTHON=python3.12")'
+	@[ -x .venv-sim/bin/python ] || $(PYTHON) -m venv .venv-sim
+	.venv-sim/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-sim.lock
+	@.venv/bin/python -c 'from pdlab.live import simulate; print("AISimulate", simulate.version(), "is in .venv-sim")'
 
 # After a change of the dependencies in pyproject.toml; needs uv.
 lock:
