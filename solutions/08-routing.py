@@ -118,13 +118,13 @@ Write Dynamo's rule yourself. The edges are where routers have bugs, so the chec
 # %% exercise="8.3"
 # Exercise 8.3
 def dynamo_rule(prompt_tokens, cached_on_decode_tokens):
-    """"local" or "remote", with Dynamo's default thresholds."""
+    """Say "local" or "remote", with Dynamo's default thresholds."""
     ...
 
 
 ### BEGIN SOLUTION
 def dynamo_rule(prompt_tokens, cached_on_decode_tokens):
-    """"local" or "remote", with Dynamo's default thresholds."""
+    """Say "local" or "remote", with Dynamo's default thresholds."""
     uncached = prompt_tokens - cached_on_decode_tokens
     stays = uncached < 2048 and uncached / prompt_tokens < 0.7
     return "local" if stays else "remote"
@@ -146,12 +146,9 @@ import numpy as np
 lengths = np.geomspace(100, 20_000, 220).astype(int)
 shares = np.linspace(0, 1, 160)
 llm_d, dynamo = policy.llm_d(2048), policy.dynamo()
-verdicts = np.array(
-    [
-        [2 * llm_d(ask).remote + dynamo(ask).remote for n in lengths for ask in [policy.Ask(int(n), int(n * s))]]
-        for s in shares
-    ]
-)  # 0 both keep, 1 only Dynamo sends, 2 only llm-d sends, 3 both send
+asks = [[policy.Ask(int(n), int(n * share)) for n in lengths] for share in shares]
+# 0 both keep it, 1 only Dynamo sends it away, 2 only llm-d does, 3 both do
+verdicts = np.array([[2 * llm_d(ask).remote + dynamo(ask).remote for ask in row] for row in asks])
 
 ax = figure(
     "Only short, mostly cold prompts divide the two rules",
@@ -162,17 +159,26 @@ ax = figure(
     xlog=True,
 )
 ax.grid(False)
-ax.contourf(lengths, shares, verdicts, levels=[-0.5, 0.5, 1.5, 2.5, 3.5], colors=["#CFE8F7", "#F6D7A7", "#FFFFFF", "#E3E3E3"], hatches=["", "///", "", ".."])
-for x, y, words in ((1000, 0.75, "both keep it local"), (450, 0.14, "llm-d keeps it,\nDynamo sends it"), (8500, 0.2, "both send\nit away")):
-    ax.text(x, y, words, ha="center", va="center", fontsize=12.5, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9})
+ax.contourf(
+    lengths,
+    shares,
+    verdicts,
+    levels=[-0.5, 0.5, 1.5, 2.5, 3.5],
+    colors=["#CFE8F7", "#F6D7A7", "#FFFFFF", "#E3E3E3"],
+    hatches=["", "///", "", ".."],
+)
+card = {"facecolor": "white", "edgecolor": "none", "alpha": 0.9}
+ax.text(800, 0.75, "both keep it local", ha="center", va="center", bbox=card)
+ax.text(800, 0.15, "llm-d keeps it,\nDynamo sends it", ha="center", va="center", bbox=card)
+ax.text(8500, 0.2, "both send\nit away", ha="center", va="center", bbox=card)
 ax.plot([300], [0], marker="o", color="#D55E00", markersize=10, clip_on=False)
-name_at(ax, 300, 0, "the puzzle's prompt", "#D55E00", dx=12, dy=12)
+ax.text(285, 0.09, "the puzzle's\nprompt", ha="right", va="center", color="#A34700", bbox=card)
 show_figure(
     ax,
-    alt="Map of prompt length from 100 to 20,000 tokens against the share that decode holds. Below 2,048 tokens and "
-    "less than about 30 percent held, llm-d keeps the prompt and Dynamo sends it. Above the line where 2,048 tokens "
-    "are missing both send it. Everywhere else both keep it. The puzzle's prompt, 300 tokens and nothing held, lies "
-    "in the region where they disagree.",
+    alt="Map of prompt length, 100 to 20,000 tokens, against the share that decode holds. "
+    "Where fewer than 2,048 tokens are missing and at most 30 percent is held, llm-d keeps the "
+    "prompt and Dynamo sends it. Where 2,048 or more are missing, both send it. Everywhere else "
+    "both keep it. The puzzle's prompt, 300 tokens and nothing held, lies where they disagree.",
 )
 
 # %% [markdown]
