@@ -144,7 +144,7 @@ check("2.3", kv_bytes)
 
 Three statements about caches, as published. The first two are about models of the same KV shape, yet they print different numbers:
 
-| | who says | about | printed |
+| letter | who says | about | printed |
 |---|---|---|---|
 | A | Mooncake, FAST 2025 | one token of LLaMA3-70B (80 × 8 × 128, BF16) | 320 KB |
 | B | DeepSeek-V3, ISCA 2025, table 1 | one token of Qwen2.5-72B (80 × 8 × 128, BF16) | 327.680 KB |
@@ -397,7 +397,7 @@ Storing the cache in FP8 takes one byte an element instead of two. As arithmetic
 
 The hypothetical model goes to FP8 with **one FP32 scale per token, KV head, and K or V**. Four claims follow. For each: does `"arithmetic"` prove it, does it need a `"measurement"`, or is it `"false"`?
 
-| | claim |
+| letter | claim |
 |---|---|
 | A | Without the scales, a token takes half the bytes that it takes in BF16. |
 | B | With the scales, it still takes half. |
