@@ -25,7 +25,7 @@ def routed(deployment: Deployment, *options: str) -> Iterator[str]:
     router = subprocess.Popen(
         [sys.executable, "-m", "pdlab.live.router", *servers, "--log", str(log)]
         + ["--until-stdin-closes", *options],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         assert router.stdin and router.stdout

@@ -38,6 +38,19 @@ def _in_server() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the keeper itself be killed
 
 
+def _group_nice(pid: int) -> None:
+    """Let the keeper's niceness hold between sessions too.
+
+    Linux's autogroups share the processor equally between sessions, whatever the processes in
+    them are niced to; the server leads a session of its own.
+    """
+    try:
+        with open(f"/proc/{pid}/autogroup", "w") as group:
+            group.write(str(os.nice(0)))
+    except OSError:  # no autogroups here, or no right to raise a priority
+        pass
+
+
 def _children(pid: int) -> list[int]:
     """All descendants of ``pid`` that are still there, nearest first."""
     found: list[int] = []
@@ -100,6 +113,7 @@ def main(arguments: list[str]) -> int:
         start_new_session=True,
         preexec_fn=_in_server,
     )
+    _group_nice(server.pid)
     print(server.pid, flush=True)
     sys.stdout.close()
     grace_s = 0.0
