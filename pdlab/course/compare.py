@@ -30,8 +30,8 @@ class Rules:
             exercise.unit,
             exercise.tolerance,
             exercise.ordered,
-            () if by_key else tuple(exercise.choices),
-            tuple((key(k), v) for k, v in by_key.items()),
+            () if by_key else _worth_naming(exercise.choices),
+            tuple((key(k), _worth_naming(v)) for k, v in by_key.items()),
             tuple((word(other), word(meant)) for meant, others in exercise.synonyms.items() for other in others),
         )
 
@@ -48,6 +48,11 @@ class Rules:
         if self.ordered is not None:
             return self.ordered
         return not all(isinstance(item, str) for item in expected)
+
+
+def _worth_naming(choices: Any) -> tuple[str, ...]:
+    """The choices, unless there is only one: to name it would be to give it away."""
+    return tuple(choices) if len(choices) > 1 else ()
 
 
 def matches(plain: Any, expected: Any, rules: Rules) -> bool:

@@ -39,7 +39,11 @@ def diagnose(exercise: Exercise, plain: Any, expected: Any = _UNSET) -> Feedback
 def _checked(exercise: Exercise, plain: Any) -> slips.Slip | None:
     """The verdict of the exercise's own checker, which looks at ordinary Python values."""
     module, _, name = (exercise.checker or "").partition(":")
-    finding = getattr(importlib.import_module(module), name)(_ordinary(plain))
+    judge = getattr(importlib.import_module(module), name)
+    try:
+        finding = judge(_ordinary(plain))
+    except Exception as error:  # a checker meets every shape that a learner can think of
+        return "unreadable", f"{named(plain)} that cannot be read as asked ({type(error).__name__}); keep the form of the stub"
     return None if finding.ok else (finding.kind, finding.says)
 
 
