@@ -56,6 +56,8 @@ RISING = (  # times that mostly rise: their differences are short
     "stage_ns.key_value.value",
 )  # fmt: skip
 REQUIRED = tuple(f.name for f in SCHEMA if not f.nullable)
+_INTEGERS = tuple(f.name for f in SCHEMA if pa.types.is_integer(f.type))
+_INTEGER_LISTS = ("frame_ns", "frame_tokens")
 
 PROVENANCE_KEYS = (
     "schema_version", "label", "source", "design", "offered_rate_rps", "cache_state", "window_ns",
@@ -144,6 +146,13 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise BadInput(
             f"stamp_source {whole['stamp_source']!r}", "one of " + ", ".join(STAMP_SOURCES), where
         )
+    # Arrow would cut a fraction of a nanosecond off without a word
+    for name in _INTEGERS:
+        if isinstance(whole[name], float | bool):
+            raise BadInput(f"{name} {whole[name]!r}", "a whole number", where)
+    for name in _INTEGER_LISTS:
+        if whole[name] is not None and any(isinstance(x, float | bool) for x in whole[name]):
+            raise BadInput(f"a fraction in {name}", "whole numbers", where)
     if isinstance(whole["stage_ns"], Mapping):
         whole["stage_ns"] = list(whole["stage_ns"].items())
     return whole

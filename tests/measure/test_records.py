@@ -1,0 +1,209 @@
+"""Records: lossless files, damage reported by place, whole rows readable."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdlab.errors import BadInput
+from pdlab.measure import records
+from tests.measure.runs import answer
+
+PROVENANCE = records.provenance(label="hypothetical", source="tests", seed=3)
+BIG = st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def any_row(draw, seq):
+    """A row with any mixture of known and unknown columns, extreme values included."""
+    row = {"request_id": f"r{seq}", "seq": seq, "warmup": draw(st.booleans()),
+           "status": draw(st.sampled_from(records.STATUSES))}  # fmt: skip
+    optional = {
+        "scheduled_ns": BIG, "end_ns": BIG, "output_tokens": BIG,
+        "frame_ns": st.lists(BIG, max_size=5), "frame_tokens": st.lists(st.integers(0, 2**31 - 1), max_size=5),
+        "error": st.text(), "new_connection": st.booleans(), "stamp_source": st.sampled_from(records.STAMP_SOURCES),
+        "stage_ns": st.dictionaries(st.text(), BIG, max_size=3),
+    }  # fmt: skip
+    for name, values in optional.items():
+        if draw(st.booleans()):
+            row[name] = draw(values)
+    return row
+
+
+ROWS = st.integers(0, 6).flatmap(lambda n: st.tuples(*(any_row(i) for i in range(n))))
+
+
+@settings(max_examples=25, deadline=None)
+@given(ROWS)
+def test_both_files_are_lossless(tmp_path_factory, rows):
+    """What is written is read back alike from Parquet, from JSONL, and through the writer."""
+    directory = tmp_path_factory.mktemp("run")
+    table = records.table_from_rows(rows)
+    records.write_run(directory / "p", table, PROVENANCE)
+    assert records.read_run(directory / "p").table.equals(table)
+    records.write_jsonl(directory / "r.jsonl", table)
+    assert records.read_jsonl(directory / "r.jsonl").equals(table)
+    writer = records.RunWriter(directory / "w", PROVENANCE)
+    for row in rows:
+        writer.append(row)
+    assert writer.close().table.equals(table)
+    assert records.read_run(directory / "w").table.equals(table)
+    whole = [dict.fromkeys(records.SCHEMA.names) | row for row in rows]
+    assert records.rows(table) == whole
+
+
+def test_the_writer_keeps_what_happened_so_far(tmp_path):
+    """A run that dies leaves its rows readable, and its last line is on disk before the next request."""
+    writer = records.RunWriter(tmp_path, PROVENANCE)
+    for i in range(3):
+        writer.append(answer(i))
+        assert records.read_run(tmp_path).table.num_rows == i + 1
+    assert records.read_run(tmp_path).provenance["seed"] == 3
+
+
+def test_an_exception_in_the_run_leaves_jsonl(tmp_path):
+    """Leaving the writer by an exception keeps the rows and writes no Parquet."""
+    with pytest.raises(RuntimeError), records.RunWriter(tmp_path, PROVENANCE) as writer:
+        writer.append(answer(0))
+        raise RuntimeError
+    assert not (tmp_path / records.PARQUET).exists()
+    assert records.read_run(tmp_path).table.num_rows == 1
+
+
+def test_late_provenance(tmp_path):
+    """The window, known only at the end, is added by close."""
+    writer = records.RunWriter(tmp_path, PROVENANCE)
+    writer.append(answer(0))
+    writer.close(window_ns=[0, 5])
+    assert records.read_run(tmp_path).provenance["window_ns"] == [0, 5]
+
+
+def test_a_cut_jsonl_names_its_line(tmp_path):
+    """A line cut short is reported by number; the whole ones are read on request."""
+    path = tmp_path / "r.jsonl"
+    records.write_jsonl(path, records.table_from_rows([answer(i) for i in range(5)]))
+    text = path.read_bytes()
+    path.write_bytes(text[:-40])
+    with pytest.raises(BadInput, match="line 5"):
+        records.read_jsonl(path)
+    assert records.read_jsonl(path, partial=True).num_rows == 4
+    lines = text.split(b"\n")
+    path.write_bytes(b"\n".join([lines[0], b"{broken", *lines[2:]]))
+    with pytest.raises(BadInput, match="line 2"):
+        records.read_jsonl(path)
+    assert records.read_jsonl(path, partial=True)["seq"].to_pylist() == [0, 2, 3, 4]
+
+
+def test_a_last_line_without_newline_is_not_trusted(tmp_path):
+    """A number cut short is still a number: only the newline says that a line is whole."""
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"request_id":"a","seq":1,"status":"ok"}\n{"request_id":"b","seq":2,"status":"ok"}')
+    with pytest.raises(BadInput, match="line 2"):
+        records.read_jsonl(path)
+
+
+@pytest.fixture
+def three_groups(tmp_path):
+    """A Parquet file of three row groups."""
+    table = records.table_from_rows([answer(i) for i in range(2 * records.ROW_GROUP_ROWS + 10)])
+    records.write_run(tmp_path, table, PROVENANCE)
+    return tmp_path
+
+
+def test_a_truncated_parquet_names_its_row_group(three_groups):
+    """Without its end, the file's whole row groups are found by the copy of the footer."""
+    file = three_groups / records.PARQUET
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(BadInput, match="row group 1 of 3"):
+        records.read_run(three_groups)
+    kept = records.read_run(three_groups, partial=True).table
+    assert kept["seq"].to_pylist() == list(range(records.ROW_GROUP_ROWS))
+    (three_groups / (records.PARQUET + records.FOOTER_SUFFIX)).unlink()
+    with pytest.raises(BadInput, match="footer"):
+        records.read_run(three_groups, partial=True)
+
+
+def test_a_flipped_bit_is_never_believed(three_groups):
+    """One wrong bit is reported and costs its row group only, or it lies where no data is and changes nothing."""
+    file = three_groups / records.PARQUET
+    whole, table = file.read_bytes(), records.read_run(three_groups).table
+    reported = 0
+    for at in range(7, len(whole), len(whole) // 30):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x10
+        file.write_bytes(damaged)
+        try:
+            assert records.read_run(three_groups).table.equals(table)
+        except BadInput:
+            reported += 1
+            kept = records.read_run(three_groups, partial=True).table.num_rows
+            assert kept in (10 + records.ROW_GROUP_ROWS, 2 * records.ROW_GROUP_ROWS, table.num_rows)
+    assert reported >= 15
+
+
+@pytest.mark.parametrize(
+    "row, words",
+    [
+        ({"request_id": "a", "seq": 0, "status": "fine"}, "status 'fine'"),
+        ({"request_id": "a", "status": "ok"}, "no seq"),
+        ({"request_id": "a", "seq": 0, "status": "ok", "ttft": 3}, "column 'ttft'"),
+        ({"request_id": "a", "seq": 0, "status": "ok", "sent_ns": 1.5}, "sent_ns 1.5"),
+        ({"request_id": "a", "seq": 0, "status": "ok", "frame_ns": [1, 2.0]}, "fraction in frame_ns"),
+        ({"request_id": "a", "seq": 0, "status": "ok", "sent_ns": 2**70}, "values of the records schema"),
+    ],
+)
+def test_rows_that_are_refused(row, words):
+    """An unknown status or column, a missing key, a fraction of a nanosecond: refused with the row."""
+    with pytest.raises(BadInput, match=words):
+        records.table_from_rows([row])
+
+
+def test_wrong_type_inside_a_jsonl(tmp_path):
+    """A value of the wrong type names its request."""
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"request_id":"a","seq":1,"status":"ok"}\n{"request_id":"b","seq":"x","status":"ok"}\n')
+    with pytest.raises(BadInput, match="'b'"):
+        records.read_jsonl(path)
+    assert records.read_jsonl(path, partial=True).num_rows == 1
+
+
+def test_provenance_is_checked(tmp_path):
+    """An unknown key, label or version is refused; absent keys become null."""
+    for bad in ({"label": "guess"}, {"label": "measured", "speed": 3}, {"label": "measured", "schema_version": 99}):
+        with pytest.raises(BadInput):
+            records.check_provenance(bad)
+    whole = records.check_provenance({"label": "measured"})
+    assert set(whole) == set(records.PROVENANCE_KEYS)
+    records.write_run(tmp_path, records.table_from_rows([answer(0)]), PROVENANCE)
+    (tmp_path / records.PROVENANCE).write_text("{")
+    with pytest.raises(BadInput, match="provenance.json"):
+        records.read_run(tmp_path)
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path):
+    """The same table gives the same file."""
+    table = records.table_from_rows([answer(i) for i in range(20)])
+    files = [records.write_run(tmp_path / n, table, PROVENANCE) / records.PARQUET for n in "ab"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_sweeps(tmp_path):
+    """A sweep names its runs and reads them from its own folder."""
+    records.write_run(tmp_path / "a", records.table_from_rows([answer(0)]), PROVENANCE)
+    entry = {"name": "a", "design": "aggregated", "cache_state": "cold", "offered_rate_rps": 1, "dir": "a"}
+    records.write_sweep(tmp_path, "plan.yaml", [entry])
+    sweep = records.read_sweep(tmp_path)
+    assert [e.name for e in sweep.entries] == ["a"]
+    assert sweep.entries[0].read().table.num_rows == 1
+    (tmp_path / records.SWEEP).write_text(json.dumps({"plan": "p", "runs": [{"name": "a"}]}))
+    with pytest.raises(BadInput, match=r"runs\[0\]"):
+        records.read_sweep(tmp_path)
+
+
+def test_nothing_there(tmp_path):
+    """An empty folder is named, with what was looked for."""
+    with pytest.raises(BadInput, match="records.parquet"):
+        records.read_run(tmp_path)
