@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         return
     collected = {item.path.resolve() for item in items if item.path.suffix == ".ipynb"}
     asked = [Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
-    items.append(_Complete.from_parent(session, name="every notebook is there", problems=_missing(config.rootpath, asked, collected)))
+    items.append(_Complete.from_parent(session, name="every notebook is there", problems=missing(config.rootpath, asked, collected)))
 
 
 class _Complete(pytest.Item):
@@ -79,7 +79,7 @@ class _Complete(pytest.Item):
         return self.path, None, self.name
 
 
-def _missing(root: Path, asked: list[Path], collected: set[Path]) -> list[str]:
+def missing(root: Path, asked: list[Path], collected: set[Path]) -> list[str]:
     """Notebooks that a source or the stored floor names, in a folder that was asked for, and that are not there."""
     if not collected:
         return ["no notebook was collected: pytest --nbval notebooks labs solutions"]

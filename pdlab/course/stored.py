@@ -5,7 +5,10 @@ Needs nothing beyond the notebook itself, so that the build, the gate and the gr
 
 from __future__ import annotations
 
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 NOT_COMPARED_MIMES = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json"}
 NOT_COMPARED_TAGS = {"nbval-ignore-output", "nbval-skip"}
