@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pdlab.course import plots, show
-from pdlab.course.evidence import LABELS, evidence
+from pdlab.course.evidence import LABELS, evidence, recorded
 from pdlab.errors import BadInput
 
 ALT = "Decode stays at 1 operation a byte while prefill reaches 512: the two phases differ 512-fold."
@@ -124,6 +124,9 @@ def test_a_recorded_run_shows_when_and_where(tmp_path):
     """Measured evidence of a run carries the date and machine of its provenance."""
     (tmp_path / "provenance.json").write_text(json.dumps({"label": "measured", "date": "2026-11-30T01:00:00Z", "machine": "2 cores, no GPU"}))
     assert str(evidence("measured", "L2", tmp_path)) == "measured (recorded 2026-11-30 on 2 cores, no GPU) · L2"
+    machine = {"cpu": "AMD EPYC", "cores": 2, "memory_gb": 24, "system": "Linux"}
+    (tmp_path / "provenance.json").write_text(json.dumps({"label": "measured", "date": "2026-11-30", "machine": machine}))
+    assert str(evidence("measured", "L2", tmp_path)) == "measured (recorded 2026-11-30 on 2 cores of AMD EPYC) · L2"
 
 
 @pytest.mark.parametrize("stored", [None, "{", '{"label": "simulated"}', '{"label": "measured", "date": "2026-11-30"}'])
@@ -133,6 +136,12 @@ def test_a_run_that_cannot_vouch_is_refused(tmp_path, stored):
         (tmp_path / "provenance.json").write_text(stored)
     with pytest.raises(BadInput):
         evidence("measured", "L2", tmp_path)
+
+
+def test_an_unknown_run_is_refused_by_name():
+    """Asking for a recorded run that is not there names it."""
+    with pytest.raises(BadInput, match="no-such-run"):
+        recorded("no-such-run")
 
 
 def test_tables_have_headers_and_a_plain_twin(published):

@@ -12,6 +12,7 @@ from typing import Any
 _HOMES = {
     "show_figure": ("pdlab.course.show", "show"),
     "show_table": ("pdlab.course.show", "show_table"),
+    "recorded": ("pdlab.course.evidence", "recorded"),
     "figure": ("pdlab.course.plots", "figure"),
     "line": ("pdlab.course.plots", "line"),
     "ecdf": ("pdlab.course.plots", "ecdf"),

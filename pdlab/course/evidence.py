@@ -9,6 +9,7 @@ from typing import Any
 
 from pdlab.errors import BadInput
 
+RUNS = Path(__file__).resolve().parents[2] / "data" / "runs"
 LABELS = ("hypothetical", "published", "simulated", "measured")
 
 
@@ -39,6 +40,15 @@ def evidence(label: str | None, source: str | None, run: str | Path | None = Non
     return Evidence(label, source.strip(), recorded)
 
 
+def recorded(name: str) -> Path:
+    """The directory of one of the course's recorded runs.  Raises BadInput where there is none."""
+    path = RUNS / name
+    if not path.is_dir():
+        known = ", ".join(sorted(p.name for p in RUNS.iterdir() if p.is_dir())) if RUNS.is_dir() else "none"
+        raise BadInput(f"no run {name!r}", f"one of: {known}", str(RUNS))
+    return path
+
+
 def _recorded(run: Path, label: str) -> str:
     path = run / "provenance.json"
     try:
@@ -59,7 +69,6 @@ def _recorded(run: Path, label: str) -> str:
 def _machine(machine: Any) -> str:
     """A machine in few words; the records allow one sentence or a mapping of its parts."""
     if isinstance(machine, dict):
-        parts = machine.get("description") or machine.get("name") or machine.get("cpu")
-        cores = machine.get("cores") or machine.get("cpus") or machine.get("logical_cpus")
-        return f"{cores} × {parts}" if parts and isinstance(cores, int) else str(parts or "")
+        processor, cores = str(machine.get("cpu") or ""), machine.get("cores")
+        return f"{cores} cores of {processor}" if processor and cores else processor
     return str(machine or "")
