@@ -31,7 +31,7 @@ _HOMES = {
     "json": "json",
     "pint": "pint",
     **{name: f"pdlab.theory.{name}" for name in ("kv", "link", "roofline", "topology", "queueing")},
-    **{name: f"pdlab.measure.{name}" for name in ("records", "slo", "plan", "compare", "workload", "importers")},
+    **{name: f"pdlab.measure.{name}" for name in ("records", "episodes", "slo", "plan", "compare", "workload", "importers")},
     **{name: f"pdlab.live.{name}" for name in ("simulate", "router", "routing", "sweep", "metrics", "policy", "prefixes")},
 }
 _CLASSES = {"Fraction": "fractions", "Decimal": "decimal", "Path": "pathlib", "timedelta": "datetime"}
