@@ -110,7 +110,7 @@ def _one(path: Path, notebook: NotebookNode, verdict: str, check: bool, run: boo
         return product
     product.compared = compared_cells(notebook)
     if old is not None:
-        _keep_equal_outputs(old, notebook)
+        keep_equal_outputs(old, notebook)
     text = nbformat.writes(notebook, version=4) + "\n"
     stored = path.read_text(encoding="utf-8") if path.exists() else None
     if stored == text:
@@ -217,7 +217,7 @@ def _transplant(old: NotebookNode | None, notebook: NotebookNode) -> None:
         cell.execution_count = stored[cell.id].execution_count
 
 
-def _keep_equal_outputs(old: NotebookNode, new: NotebookNode) -> None:
+def keep_equal_outputs(old: NotebookNode, new: NotebookNode) -> None:
     """Keep stored pictures that look the same, and volatile outputs while all else is unchanged."""
     stored = {cell.id: cell for cell in old.cells if cell.cell_type == "code"}
     pairs = [(stored[c.id], c) for c in new.cells if c.cell_type == "code" and c.id in stored]

@@ -46,14 +46,14 @@ PRELOAD = (
     "pint",
     "pyarrow.parquet",
     "pydantic",
-    "scipy.stats",
     "tabulate",
     "yaml",
     "pdlab.course",
     "pdlab.course.checks",
     "pdlab.course.plots",
-    "pdlab.course.predict",
+    "pdlab.course.predictions",
     "pdlab.course.show",
+    "pdlab.measure.slo",
     "pdlab.theory.kv",
 )
 
