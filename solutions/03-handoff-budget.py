@@ -28,7 +28,8 @@ Two guesses before you read on. Nobody marks them.
 """
 
 # %%
-my_rate = ...  # GB/s that arrived on the machine with 8 × 400 Gbit/s
+# GB/s that arrived on the machine with 8 × 400 Gbit/s
+my_rate = ...
 ### BEGIN SOLUTION
 my_rate = 320
 ### END SOLUTION
@@ -37,7 +38,7 @@ predict("3.a", my_rate)
 # %%
 # The course's model leaves 655,360,000 B for 2,000 tokens.  Over how many of three links,
 # 100, 25 and 10 GB/s, can that arrive within 20 ms, if setting up takes 1 ms?
-my_links = ...  # 0, 1, 2 or 3
+my_links = ...
 ### BEGIN SOLUTION
 my_links = 2
 ### END SOLUTION
@@ -51,19 +52,22 @@ predict("3.b", my_links)
 # %%
 ax = figure(
     "Four times the wire brought 2.2 times the payload",
-    label="published", source="Mooncake transfer engine, 40 GB payload, RoCE", xlabel="GB/s", size=(8, 3.4),
+    label="published", source="Mooncake transfer engine, 40 GB payload, RoCE",
+    xlabel="GB/s", size=(8, 3.4),
 )
-for row, (name, peak, arrived) in enumerate([("8 × 400 Gbit/s", 400, 190), ("4 × 200 Gbit/s", 100, 87)]):
+for row, peak, arrived in ((0, 400, 190), (1, 100, 87)):
     ax.plot([arrived, peak], [row, row], color="#595959", marker="", linewidth=2)
     ax.plot(peak, row, marker="|", markersize=22, markeredgewidth=3, color="#000000", linestyle="")
     ax.plot(arrived, row, marker="o", markersize=12, color="#0072B2", linestyle="")
     name_at(ax, arrived, row, f"{arrived} arrived", "#0072B2", dx=-4, dy=19)
-    name_at(ax, peak, row, f"{peak} on the data sheet", dx=-34 if peak == 400 else 12, dy=19 if peak == 400 else 0)
+    beside = {"dx": 12} if peak == 100 else {"dx": -34, "dy": 19}
+    name_at(ax, peak, row, f"{peak} on the data sheet", **beside)
 ax.set(xlim=(0, 430), ylim=(-0.6, 1.6))
 ax.set_yticks([0, 1], ["8 × 400 Gbit/s", "4 × 200 Gbit/s"])
 show_figure(ax, alt=(
-    "Payload rate against the sum of the network cards. With four cards of 200 Gbit/s, 87 of 100 GB/s arrived. "
-    "With eight cards of 400 Gbit/s, 190 of 400 GB/s arrived: four times the wire, 2.2 times the payload."
+    "Payload rate against the sum of the network cards. With four cards of 200 Gbit/s, 87 of "
+    "100 GB/s arrived. With eight cards of 400 Gbit/s, 190 of 400 GB/s arrived: four times the "
+    "wire, 2.2 times the payload."
 ))
 
 # %% [markdown]
@@ -108,7 +112,8 @@ Everything from here on is **hypothetical** unless it says otherwise: the model 
 # %%
 size = kv.kv_bytes(kv.uniform(layers=80, kv_heads=8, head_dim=128), 2000)
 wire_ms = size / (100 * 1e9) * 1000
-print(f"{size:,} B over 100 GB/s: bandwidth floor {wire_ms:.4f} ms, hand-off floor {1 + wire_ms:.4f} ms   [hypothetical]")
+print(f"{size:,} B over 100 GB/s   [hypothetical]")
+print(f"bandwidth floor {wire_ms:.4f} ms, hand-off floor {1 + wire_ms:.4f} ms")
 
 # %% [markdown]
 """
@@ -160,35 +165,40 @@ Here is the table that the rest of the course returns to. The two floors stand i
 
 # %%
 shape = kv.uniform(layers=80, kv_heads=8, head_dim=128)
+print("tokens  effective GB/s  bandwidth floor ms  set-up ms  hand-off floor ms   [hypothetical]")
 for tokens in (300, 2000, 8192):
     for gb_s in (100, 25, 10):
-        size = kv.kv_bytes(shape, tokens)
-        wire = link.bandwidth_floor_ms(size, gb_s)
-        print(f"{tokens:>5} tokens, {gb_s:>3} GB/s: bandwidth floor {wire:>8.4f} ms + set-up 1 ms = hand-off floor {wire + 1:>8.4f} ms")
+        wire = link.bandwidth_floor_ms(kv.kv_bytes(shape, tokens), gb_s)
+        print(f"{tokens:>6}  {gb_s:>14}  {wire:>18.4f}  {1:>9}  {wire + 1:>17.4f}")
 
 # %%
-rates = [8, 10, 12.5, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128]
+rates = [4, 5, 6.4, 8, 10, 12.5, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128]
 ax = figure(
-    "A budget of 20 ms asks for 34 GB/s at 2,000 tokens, and for little at 300",
-    label="hypothetical", source="80 × 8 × 128, BF16, set-up 1 ms", xlabel="effective bandwidth (GB/s)",
-    ylabel="hand-off floor (ms)", xlog=True, ylog=True, size=(8, 4.6),
+    "To stay within 20 ms, 2,000 tokens need 34.5 GB/s and 300 tokens 5.2",
+    label="hypothetical", source="80 × 8 × 128, BF16, set-up 1 ms",
+    xlabel="effective bandwidth (GB/s)", ylabel="hand-off floor (ms)", xlog=True, ylog=True,
+    size=(8, 4.6),
 )
 for tokens in (8192, 2000, 300):
-    line(ax, rates, [link.handoff_floor_ms(kv.kv_bytes(shape, tokens), r, 1) for r in rates], f"{tokens:,} tokens")
+    floors = [link.handoff_floor_ms(kv.kv_bytes(shape, tokens), rate, 1) for rate in rates]
+    line(ax, rates, floors, f"{tokens:,} tokens")
 ax.axhline(20, color="#000000", linewidth=1.5)
-name_at(ax, 8, 20, "budget 20 ms", dx=4, dy=-10)
+name_at(ax, 8, 20, "budget 20 ms", dx=4, dy=9)
 ax.axhline(1, color="#595959", linewidth=1)
-name_at(ax, 8, 1, "set-up 1 ms", "#595959", dx=4, dy=9)
-ax.set(xlim=(7.5, 128), ylim=(0.8, 400), xticks=[10, 25, 50, 100], yticks=[1, 5, 20, 100])
+name_at(ax, 4, 1, "set-up 1 ms", "#595959", dx=4, dy=9)
+ax.set(xlim=(3.8, 132), ylim=(0.8, 800), xticks=[5, 10, 25, 50, 100], yticks=[1, 5, 20, 100, 500])
 ax.minorticks_off()
 show_figure(ax, alt=(
-    "Hand-off floor in ms against effective bandwidth in GB/s, both on log scales, for 300, 2,000 and 8,192 tokens. The 2,000-token curve "
-    "falls below the 20 ms budget at about 34 GB/s, the 8,192-token curve only beyond 128 GB/s; 300 tokens are below it even at 8 GB/s. "
-    "To the right all curves bend towards the 1 ms of set-up."
+    "Hand-off floor in ms against effective bandwidth in GB/s, both on log scales, for 300, 2,000 "
+    "and 8,192 tokens. The 300-token curve falls below the 20 ms budget at 5.2 GB/s, the "
+    "2,000-token curve at 34.5 GB/s, the 8,192-token curve only beyond 128 GB/s. To the right all "
+    "curves bend towards the 1 ms of set-up."
 ))
 
 # %% [markdown]
 """
+From the command line, `pdlab handoff CONFIG.json --tokens 2000 --link 100 25 10 --setup-ms 1 --budget-ms 20` prints such a table for any model, and `pdlab transfer-model` the rows of the 2,000 tokens as JSON.
+
 The **20 ms budget** is this course's own, chosen for arithmetic. It is no general target. With it, give each link one of three marks for a prompt of 2,000 tokens, using only the table:
 
 - `"ruled out"`: it cannot make it;
@@ -230,8 +240,9 @@ check("3.4", longest_prompt)
 
 # %%
 for scales in ("none", "per-token-head"):
-    floors = [link.handoff_floor_ms(kv.kv_bytes(shape, 2000, "fp8", scales), r, 1) for r in (100, 25, 10)]
-    print(f"FP8, scales {scales:<14}: {floors[0]:.4f}, {floors[1]:.4f}, {floors[2]:.4f} ms at 100, 25, 10 GB/s   [hypothetical]")
+    size = kv.kv_bytes(shape, 2000, "fp8", scales)
+    floors = [f"{link.handoff_floor_ms(size, rate, 1):.4f}" for rate in (100, 25, 10)]
+    print(f"FP8, scales {scales:<14}: {', '.join(floors)} ms at 100, 25, 10 GB/s   [hypothetical]")
 
 # %% [markdown]
 """
@@ -257,7 +268,14 @@ Give each its fault, or clear it: `"peak"` (a data sheet's rate in place of an e
 # Exercise 3.5
 faults = {"A": ..., "B": ..., "C": ..., "D": ..., "E": ..., "F": ...}
 ### BEGIN SOLUTION
-faults = {"A": "peak", "B": "prefix", "C": "set-up twice", "D": "set-up forgotten", "E": "floor as tail", "F": "sound"}
+faults = {
+    "A": "peak",
+    "B": "prefix",
+    "C": "set-up twice",
+    "D": "set-up forgotten",
+    "E": "floor as tail",
+    "F": "sound",
+}
 ### END SOLUTION
 
 # %% check="3.5"
@@ -274,37 +292,31 @@ So far the bytes leave when prefill is done. That is a **serial** hand-off, and 
 
 # %%
 axes = figure(
-    "Layer-wise transfer leaves only the last layer, and the set-up, to wait for",
-    label="hypothetical", source="4 layers, compute 10 ms a layer, transfer 6 ms a layer, set-up 3 ms", xlabel="time (ms)",
-    panels=(2, 1), size=(8, 4.6), sharex=True,
+    "Layer-wise transfer leaves the last layer and the set-up to wait for",
+    label="hypothetical", source="4 layers, each 10 ms to compute and 6 ms to send; set-up 3 ms",
+    xlabel="time (ms)", panels=(2, 1), size=(8, 4.6), sharex=True,
 )
-def lane(ax, y, start, width, colour, words):
-    ax.barh(y, width, left=start, height=0.62, color=colour, edgecolor="white", linewidth=1.5)
-    ax.text(start + width / 2, y, words, ha="center", va="center", color="white", fontsize=11, fontweight="bold")
-
-
-for ax, name in zip(axes, ("serial", "layer-wise")):
-    for i in range(4):
-        lane(ax, 1, 10 * i, 10, "#0072B2", f"layer {i + 1}")
-    if name == "serial":
-        lane(ax, 0, 40, 3, "#595959", "")
-        lane(ax, 0, 43, 24, "#B34700", "all four layers")
-        end = 67
-    else:
-        lane(ax, 0, 7, 3, "#595959", "")
-        for i in range(4):
-            lane(ax, 0, 10 * (i + 1), 6, "#B34700", f"{i + 1}")
-        end = 46
+TIMELINES = {  # row 1 is prefill, row 0 the link: (row, start, width, colour, words)
+    "serial": [(0, 40, 24, "#B34700", "all four layers"), (0, 64, 3, "#595959", "")],
+    "layer-wise": [(0, 10 * i, 6, "#B34700", str(i)) for i in (1, 2, 3, 4)] + [(0, 46, 3, "#595959", "")],
+}
+for ax, (name, bars) in zip(axes, TIMELINES.items()):
+    prefill = [(1, 10 * i, 10, "#0072B2", f"layer {i + 1}") for i in range(4)]
+    for row, start, width, colour, words in prefill + bars:
+        ax.barh(row, width, left=start, height=0.62, color=colour, edgecolor="white", linewidth=1.5)
+        ax.text(start + width / 2, row, words, ha="center", va="center", color="white", fontsize=11)
+    end = bars[-1][1] + 3
     ax.axvline(40, color="#000000", linewidth=1)
     ax.axvline(end, color="#000000", linewidth=1, linestyle=(0, (4, 2)))
-    ax.text(end + 0.8, 0, f"decode has\nall at {end} ms", va="center", fontsize=11)
+    ax.text(end + 0.8, 0, f"decode may start\nat {end} ms", va="center", fontsize=11)
     ax.set_title(name, loc="left", fontsize=12)
     ax.set_yticks([0, 1], ["link", "prefill"])
-    ax.set(xlim=(0, 80), ylim=(-0.6, 1.6))
+    ax.set(xlim=(0, 82), ylim=(-0.6, 1.6))
     ax.grid(False)
 show_figure(axes[0], alt=(
-    "Two timelines of a four-layer prefill that ends at 40 ms. Serial: set-up of 3 ms and all four layers' transfer follow it, and decode has "
-    "everything at 67 ms. Layer-wise: set-up happens early and each layer is sent while the next computes; only layer 4 is left, and decode has everything at 46 ms."
+    "Two timelines of a four-layer prefill that ends at 40 ms. Serial: the transfer of all four "
+    "layers and 3 ms of set-up follow, and decode may start at 67 ms. Layer-wise: each layer is "
+    "sent while the next computes; layer 4 and the set-up are left, and decode may start at 49 ms."
 ))
 
 # %% [markdown]
@@ -314,9 +326,9 @@ How much waiting is left? Call T the bandwidth floor of all layers together. Whi
 If that were all, everyone would do it always. But each layer's transfer has to be started, and tracked, and the copy engine and the computation get into each other's way. Say that costs s milliseconds a layer. Then prefill itself takes layers × s longer:
 
     exposed, serial     = setup + T
-    exposed, layer-wise = setup + layers × s + T / layers        (while prefill is slower than the link)
+    exposed, layer-wise = setup + layers × s + T / layers
 
-The set-up stays in both lines here, the careful case; the figure shows the best one, with set-up done early. For a long prompt T is large and the first line loses. For a short one T is small, and layers × s is what it always was.
+The second line holds while prefill is slower than the link. The set-up (grey) stands in both: part of it could be done early, but telling decode that everything is there cannot. For a long prompt T is large and the first line loses. For a short one T is small, and layers × s is what it always was.
 
 Splitwise does as this predicts. **Published:** on H100 machines with 400 Gbit/s it sends layer by layer, and prompts **below 512 tokens serially**. The part that was not hidden stayed at about 5 ms (8 ms on A100 with 200 Gbit/s), whatever the prompt's length. A serial hand-off made the second token 64 % later; theirs, 16.5 %.
 
@@ -345,8 +357,8 @@ prompts = [64, 128, 256, 384, 512, 768, 1024, 1536, 2048]
 transfers = [link.bandwidth_floor_ms(kv.kv_bytes(shape, n), 50) for n in prompts]
 ax = figure(
     "Below the crossing, sending layer by layer costs more than it hides",
-    label="hypothetical", source=f"80 layers, 50 GB/s, set-up 1 ms, s = {sync:.3f} ms a layer, set so that the lines cross at Splitwise's 512 tokens",
-    xlabel="prompt (tokens)", ylabel="exposed transfer (ms)", size=(8, 4.8),
+    label="hypothetical", xlabel="prompt (tokens)", ylabel="exposed transfer (ms)", size=(8, 4.8),
+    source=f"80 layers, 50 GB/s, set-up 1 ms; s = {sync:.3f} ms, so that the lines cross at 512 tokens",
 )
 line(ax, prompts, [1 + t for t in transfers], "serial")
 line(ax, prompts, [1 + 80 * sync + t / 80 for t in transfers], "layer-wise")
@@ -354,8 +366,9 @@ ax.axvline(512, color="#000000", linewidth=1)
 name_at(ax, 512, 11, "512 tokens", dx=6)
 ax.set(xlim=(0, 2300), ylim=(0, 15), xticks=[0, 512, 1024, 1536, 2048])
 show_figure(ax, alt=(
-    "Exposed transfer time against prompt length. Serial rises in a straight line from 1.4 ms at 64 tokens to 14.4 ms at 2,048. Layer-wise is "
-    "almost flat, from 4.3 to 4.5 ms. They cross at 512 tokens, where the synchronisation per layer was chosen so that they do."
+    "Exposed transfer time against prompt length. Serial rises in a straight line from 1.4 ms at "
+    "64 tokens to 14.4 ms at 2,048. Layer-wise is almost flat, from 4.3 to 4.5 ms. They cross at "
+    "512 tokens, since the synchronisation per layer was chosen so."
 ))
 
 # %% [markdown]
@@ -367,9 +380,19 @@ Predict. What happens to the crossing, counted in prompt tokens, when one thing 
 
 # %% exercise="3.7"
 # Exercise 3.7
-crossing = {"link twice as fast": ..., "half the KV bytes a token": ..., "half the s": ..., "prefill twice as slow": ...}
+crossing = {
+    "link twice as fast": ...,
+    "half the KV bytes a token": ...,
+    "half the s": ...,
+    "prefill twice as slow": ...,
+}
 ### BEGIN SOLUTION
-crossing = {"link twice as fast": "up", "half the KV bytes a token": "up", "half the s": "down", "prefill twice as slow": "same"}
+crossing = {
+    "link twice as fast": "up",
+    "half the KV bytes a token": "up",
+    "half the s": "down",
+    "prefill twice as slow": "same",
+}
 ### END SOLUTION
 
 # %% check="3.7"
@@ -390,9 +413,10 @@ We assumed one equivalent link. Real pools are sharded: with TP8, eight ranks ea
 
 # %%
 rank = kv.per_rank_bytes(shape, 2000, 8)
-print(f"{rank:,} B a rank")
-print(f"8 ranks, 25 GB/s each            : {link.sharded_ms([rank] * 8, 25):.4f} ms   [hypothetical]")
-print(f"8 ranks, 25 GB/s each, one at 12.5: {max(link.bandwidth_floor_ms(rank, r) for r in [25] * 7 + [12.5]):.4f} ms   [hypothetical]")
+print(f"{rank:,} B a rank   [hypothetical]")
+for rates in ([25] * 8, [25] * 7 + [12.5]):
+    floors = [link.bandwidth_floor_ms(rank, rate) for rate in rates]
+    print(f"slowest card {min(rates):>4} GB/s: decode has everything after {max(floors):.4f} ms")
 
 # %% [markdown]
 """
@@ -466,16 +490,19 @@ for name, times in arrivals.items():
 
 # %%
 ax = figure(
-    "The same hand-off comes before the first token in A, and after it in B",
+    "The same request, the same tokens, three different clocks",
     label="hypothetical", source="made-up client records", xlabel="ms after sending", size=(8, 3.2),
 )
-for row, (name, times) in enumerate(reversed(arrivals.items())):
-    ax.plot(times, [row] * len(times), marker="os^"[row], color=("#0072B2", "#D55E00", "#000000")[row], linestyle="", markersize=8)
+LOOKS = [("o", "#0072B2"), ("s", "#D55E00"), ("^", "#000000")]
+for row, times in enumerate(reversed(arrivals.values())):
+    marker, colour = LOOKS[row]
+    ax.plot(times, [row] * 8, marker=marker, color=colour, linestyle="", markersize=8)
 ax.set_yticks([0, 1, 2], ["B", "A", "aggregated"])
 ax.set(xlim=(372, 488), ylim=(-0.6, 2.6))
 show_figure(ax, alt=(
-    "Token arrival times of three clients. Aggregated: first token at 381 ms, then one every 9 ms. A: first token at 417.2 ms, then one every 9 ms. "
-    "B: first token at 381 ms, second at 417.2 ms, then one every 9 ms."
+    "Token arrival times of three clients. Aggregated: first token at 381 ms, then one every 9 ms. "
+    "A: first token at 417.2 ms, then one every 9 ms. B: first token at 381 ms, second at 417.2 ms, "
+    "then one every 9 ms."
 ))
 
 # %% [markdown]
@@ -485,9 +512,19 @@ For A and B: which side streamed the first token (`"prefill"` or `"decode"`), an
 
 # %% exercise="3.10"
 # Exercise 3.10
-reading = {"A streams from": ..., "A lands in": ..., "B streams from": ..., "B lands in": ...}
+reading = {
+    "A streams from": ...,
+    "A lands in": ...,
+    "B streams from": ...,
+    "B lands in": ...,
+}
 ### BEGIN SOLUTION
-reading = {"A streams from": "decode", "A lands in": "TTFT", "B streams from": "prefill", "B lands in": "first ITL"}
+reading = {
+    "A streams from": "decode",
+    "A lands in": "TTFT",
+    "B streams from": "prefill",
+    "B lands in": "first ITL",
+}
 ### END SOLUTION
 
 # %% check="3.10"
