@@ -43,7 +43,7 @@ class Finding:
 
 def findings(root: Path = ROOT) -> list[Finding]:
     """Everything looked at, the course's own needs first."""
-    return [*_course(root), *_browser(), *_simulator(), *_servers(), *_gpu()]
+    return [*course(root), *browser(), *simulator(), *servers(), *gpu()]
 
 
 def report(found: list[Finding]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def report(found: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _course(root: Path) -> Iterator[Finding]:
+def course(root: Path) -> Iterator[Finding]:
     version = platform.python_version()
     yield Finding("course", "Python", sys.version_info >= PYTHON_LEAST, f"{version} ({sys.executable})",
                   "Install Python 3.11 or newer and run make lab PYTHON=python3.12 (or its name).")
@@ -78,7 +78,7 @@ def _course(root: Path) -> Iterator[Finding]:
                   f"Free {DISK_LEAST_BYTES / 1e9:.0f} GB where the course lies.")
 
 
-def _browser() -> Iterator[Finding]:
+def browser() -> Iterator[Finding]:
     screen = sys.platform == "darwin" or any(os.environ.get(k) for k in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     try:
         name = webbrowser.get().__class__.__name__ if screen else ""
@@ -88,7 +88,7 @@ def _browser() -> Iterator[Finding]:
                   "Run make lab ARGS=--no-browser and open the address it prints, over an SSH tunnel if need be.")
 
 
-def _simulator() -> Iterator[Finding]:
+def simulator() -> Iterator[Finding]:
     from pdlab.live import simulate
 
     there = simulate.installed()
@@ -96,7 +96,7 @@ def _simulator() -> Iterator[Finding]:
                   "Run make sim; the course shows its stored results without it.")
 
 
-def _servers() -> Iterator[Finding]:
+def servers() -> Iterator[Finding]:
     from pdlab.live import env
 
     for problem in env.problems():
@@ -112,7 +112,7 @@ def _servers() -> Iterator[Finding]:
         yield Finding("servers", package, bool(found), ", ".join(found) or "not installed", "Run make live-env again.")
 
 
-def _gpu() -> Iterator[Finding]:
+def gpu() -> Iterator[Finding]:
     count = len(budget.gpus())
     yield Finding("gpu", "NVIDIA GPU", count > 0, f"{count} found",
                   "The labs run on this processor with a small model; for a GPU use a machine where nvidia-smi lists one.")

@@ -1,0 +1,183 @@
+"""The set-up that ``make lab`` and ``make test`` share: when it works, when it refuses, how it heals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from minicourse import ROOT
+
+from pdlab.course import bootstrap
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+def make_env(python: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "env", f"PYTHON={python}"], cwd=root, capture_output=True, text=True, timeout=120)
+
+
+def test_missing_python_gets_one_sentence() -> None:
+    """Without the named Python, make says which one is missing and what to do."""
+    result = make_env("python-that-is-not-here")
+    assert result.returncode != 0
+    assert result.stderr.splitlines()[0].startswith("There is no python-that-is-not-here here: install Python 3.11")
+
+
+def test_old_python_gets_one_sentence(tmp_path: Path) -> None:
+    """A Python before 3.11 is refused with its version, before anything is made."""
+    old = tmp_path / "python3"
+    old.write_text(f"#!{sys.executable}\nimport sys\nsys.version_info = (3, 9, 18)\nexec(sys.argv[2])\n")
+    old.chmod(0o755)
+    result = make_env(str(old))
+    assert result.returncode != 0
+    assert result.stderr.splitlines()[0].startswith("Python 3.9 is too old: pdlab needs 3.11 or newer")
+
+
+def test_lab_serves_on_loopback_only() -> None:
+    """make lab binds to 127.0.0.1, opens notebook 00 and passes ARGS on."""
+    result = subprocess.run(
+        ["make", "--dry-run", "lab", "ARGS=--no-browser"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    line = " ".join(result.stdout.split("jupyter lab", 1)[1].split())
+    assert "--ip=127.0.0.1" in line and "--no-browser" in line and "/lab/tree/notebooks/00-" in line
+
+
+# ── the steps of the set-up, with what it would run written down instead ────────────────────
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
+    """A project folder whose set-up only writes down the commands it would run."""
+    (tmp_path / "requirements.lock").write_text("a==1\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    commands: list[str] = []
+
+    def run(*command: str) -> None:
+        commands.append(" ".join(command))
+        if "venv" in command:
+            (tmp_path / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
+            (tmp_path / ".venv" / "pyvenv.cfg").touch()
+            link = tmp_path / ".venv" / "bin" / "python"
+            link.unlink(missing_ok=True)
+            link.symlink_to(sys.executable)
+
+    monkeypatch.setattr(bootstrap, "_run", run)
+    return tmp_path, commands
+
+
+def test_set_up_is_made_once(project: tuple[Path, list[str]]) -> None:
+    """The first run makes the environment and installs the lock with hashes; the second does nothing."""
+    root, commands = project
+    assert bootstrap.ensure(root) is None
+    assert "-m venv --clear" in commands[0]
+    assert "--require-hashes" in commands[1] and "requirements.lock" in commands[1]
+    assert "--editable" in commands[2]
+    commands.clear()
+    assert bootstrap.ensure(root) is None
+    assert commands == []
+
+
+def test_changed_lock_is_installed_again(project: tuple[Path, list[str]]) -> None:
+    """A changed lock is installed into the environment that is there."""
+    root, commands = project
+    bootstrap.ensure(root)
+    commands.clear()
+    (root / "requirements.lock").write_text("a==2\n")
+    assert bootstrap.ensure(root) is None
+    assert not any("venv --clear" in command for command in commands)
+    assert any("requirements.lock" in command for command in commands)
+
+
+def test_interrupted_set_up_begins_afresh(project: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was cut off in the middle leaves no stamp, and the next one makes everything again."""
+    root, commands = project
+    real = bootstrap._run
+
+    def cut_off(*command: str) -> None:
+        if "--require-hashes" in command:
+            raise KeyboardInterrupt
+        real(*command)
+
+    monkeypatch.setattr(bootstrap, "_run", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap.ensure(root)
+    monkeypatch.setattr(bootstrap, "_run", real)
+    commands.clear()
+    assert bootstrap.ensure(root) is None
+    assert "-m venv --clear" in commands[0]
+
+
+def test_environment_without_its_python_is_made_again(project: tuple[Path, list[str]]) -> None:
+    """When the Python behind .venv is gone, the environment is made again."""
+    root, commands = project
+    bootstrap.ensure(root)
+    python = root / ".venv" / "bin" / "python"
+    python.unlink()
+    python.symlink_to(root / "gone")
+    commands.clear()
+    assert bootstrap.ensure(root) is None
+    assert "-m venv --clear" in commands[0]
+
+
+def test_failed_install_is_one_sentence(project: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """When pip fails, the message names the step and what to do, and no stamp is left."""
+    root, _ = project
+
+    def fail(*command: str) -> None:
+        raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr(bootstrap, "_run", fail)
+    assert "Run the same command again" in (bootstrap.ensure(root) or "")
+    assert not (root / ".venv" / "pdlab-ready").exists()
+
+
+def test_python_without_venv_is_named(project: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python without the venv module gets one sentence that says how to install it."""
+    root, commands = project
+    monkeypatch.setattr(bootstrap.importlib.util, "find_spec", lambda name: None)
+    assert "has no venv module" in (bootstrap.ensure(root) or "")
+    assert commands == []
+
+
+def test_too_little_disk_is_named(project: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too little disk nothing is begun, and the message says how much is needed."""
+    root, commands = project
+    usage = namedtuple("usage", "total used free")(10, 9, 10**8)
+    monkeypatch.setattr(bootstrap.shutil, "disk_usage", lambda path: usage)
+    assert "0.1 GB free" in (bootstrap.ensure(root) or "")
+    assert commands == []
+
+
+def test_other_folder_named_venv_is_left_alone(project: tuple[Path, list[str]]) -> None:
+    """A .venv that is no environment is not cleared."""
+    root, commands = project
+    (root / ".venv").mkdir()
+    (root / ".venv" / "letters.txt").touch()
+    assert "is no virtual environment" in (bootstrap.ensure(root) or "")
+    assert commands == [] and (root / ".venv" / "letters.txt").exists()
+
+
+def test_lock_covers_what_the_project_asks_for() -> None:
+    """Every dependency of pyproject.toml is in the lock, and every pin has a hash."""
+    import re
+    import tomllib
+
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lock = (ROOT / "requirements.lock").read_text()
+    pins = re.findall(r"^([a-z0-9._-]+)==\S+(?: ;[^\\\n]*)? \\\n    --hash=sha256:", lock, re.MULTILINE)
+    assert len(pins) == len(re.findall(r"^[a-z0-9._-]+==", lock, re.MULTILINE))
+    names = {re.match(r"[A-Za-z0-9._-]+", one)[0].lower().replace("_", "-") for one in wanted}
+    assert len(names) > 10 and names <= set(pins)
+
+
+@pytest.mark.skipif(os.environ.get("CI") is None and not (ROOT / ".venv" / "pdlab-ready").exists(), reason="no .venv here")
+def test_this_environment_is_the_locked_one() -> None:
+    """The stamp of the environment that runs these tests fits the lock file."""
+    stamp = json.loads((ROOT / ".venv" / "pdlab-ready").read_text())
+    assert stamp["lock"] == bootstrap._sha256(ROOT / "requirements.lock")
