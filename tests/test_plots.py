@@ -103,6 +103,14 @@ def test_log_axes_are_announced(published):
     assert axes.get_xlabel() == "tokens (log scale)" and axes.get_ylabel() == "operations a byte"
 
 
+def test_log_axes_of_panels_are_announced_where_the_axis_is_named(published):
+    """Of panels that share an axis, the outer one names it; the others stay bare."""
+    axes = plots.figure("Two panels share one log axis here", label="hypothetical", source="s",
+                        ylabel="ms", ylog=True, panels=(1, 2), sharey=True)
+    show.show(axes[0], alt=ALT)
+    assert [ax.get_ylabel() for ax in axes] == ["ms (log scale)", ""]
+
+
 def test_series_differ_without_colour():
     """Eight series have eight colours, eight markers and no repeated pair of marker and dash."""
     looks = [plots.style(i) for i in range(8)]

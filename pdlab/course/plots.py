@@ -148,7 +148,8 @@ def finish(fig: Figure) -> Evidence:
         for scale, read, write in (
             (ax.get_xscale(), ax.get_xlabel, ax.set_xlabel), (ax.get_yscale(), ax.get_ylabel, ax.set_ylabel),
         ):
-            if scale == "log" and "log scale" not in read():
+            inner = not read() and len(fig.axes) > 1  # a panel whose axis is named on another one
+            if scale == "log" and "log scale" not in read() and not inner:
                 write(f"{read()} (log scale)".strip())
     fig.draw_without_rendering()  # positions are known only after a layout
     for ax in fig.axes:

@@ -123,7 +123,7 @@ def _text(value: Any) -> str:
 
 
 def _numeric(text: str) -> bool:
-    return re.fullmatch(r"[-−+≈<>≤≥~]?\s?[\d,.]+(\s?(%|×|[A-Za-zµ/]{1,6}))?|–", text) is not None
+    return re.fullmatch(r"[-−+≈<>≤≥~]?\s?[\d,.]+( to [\d,.]+)?(\s?(%|×|[A-Za-zµ/]{1,6}))?|–", text) is not None
 
 
 def _html_table(names: Iterable[str], rows: list[list[str]], right: list[bool], caption: str, shown: str) -> str:
