@@ -31,6 +31,10 @@ TRANSPORTS = {
 }
 
 
+class LinkFailed(RuntimeError):
+    """A transfer failed, or a byte arrived changed."""
+
+
 @dataclass(frozen=True)
 class Message:
     """One timed transfer: ``prepare_ns`` to describe it, ``transfer_ns`` from post to done."""
@@ -148,7 +152,7 @@ def measure(
     ``descriptor_bytes`` cuts each message into pieces, as KV lies in many blocks.
     ``progress_delay_us`` is how long NIXL's progress thread sleeps between polls: "auto" does as
     the servers here do, None leaves NIXL's own way (it spins).
-    RuntimeError where a transfer fails or a byte arrives changed.
+    LinkFailed where a transfer fails or a byte arrives changed.
     """
     _check(transport, sizes, repeats, descriptor_bytes)
     here = budget.cores()
@@ -202,4 +206,4 @@ def _line(peer: subprocess.Popen[str]) -> dict[str, Any]:
     if line := peer.stdout.readline():
         return json.loads(line)
     said = peer.stderr.read().strip().splitlines()
-    raise RuntimeError(f"the link could not be measured: {said[-1] if said else 'a peer ended'}")
+    raise LinkFailed(f"the link could not be measured: {said[-1] if said else 'a peer ended'}")

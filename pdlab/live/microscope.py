@@ -7,9 +7,13 @@ the same budget, the same prompts, the same client, the same router in front.
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from pdlab.errors import BadInput
 from pdlab.live import provenance
@@ -24,19 +28,34 @@ STEADY_PROMPT = 32
 
 @dataclass(frozen=True)
 class Scene:
-    """What happens in every configuration.  Tokens, seconds.
+    """What happens in every configuration.  Tokens and seconds.
 
-    The prompt is sent ``lead_s`` after the streams, which must outlast its prefill; ``episode_s``
-    after its start the next episode begins.
+    ``lead_s`` after the streams began the prompt is sent.  How many tokens the streams produce,
+    and when the next episode begins, depends on the machine: see ``pace``.
     """
 
     prompts: tuple[int, ...] = (1024, 3000)
-    repeats: int = 3
+    repeats: int = 2
     streams: int = 4
-    stream_tokens: int = 450
-    lead_s: float = 1.5
-    episode_s: float = 16.0
+    lead_s: float = 1.0
     seed: int = 20
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long an episode has to be on this machine: the streams must outlast the prompt."""
+
+    stream_tokens: int
+    episode_s: float
+
+
+def pace(gap_s: float, prefill_s: float, lead_s: float, stretch: float = 1.0) -> Pace:
+    """From a stream's quiet gap and the longest prompt's prefill time, both as just measured.
+
+    Beside the streams the prefill takes longer than alone, and under load the streams do too.
+    """
+    steady_s = lead_s + 1.6 * stretch * prefill_s + 1.0
+    return Pace(round(steady_s / gap_s), 1.2 * stretch * steady_s + prefill_s + 1.0)
 
 
 def tokens(count: int, seed: str) -> list[int]:
@@ -44,8 +63,8 @@ def tokens(count: int, seed: str) -> list[int]:
     return random.Random(seed).choices(TOKEN_IDS, k=count)
 
 
-def offers(model: str, scene: Scene) -> list[Offer]:
-    """Warm-up requests of both kinds, then the episodes, on one absolute schedule."""
+def offers(model: str, scene: Scene, pace: Pace) -> list[Offer]:
+    """A warm-up request, then the episodes, on one absolute schedule."""
     planned: list[Offer] = []
 
     def offer(at_s: float, name: str, prompt: int, output: int, warmup: bool = False) -> None:
@@ -54,18 +73,35 @@ def offers(model: str, scene: Scene) -> list[Offer]:
             len(planned), at_s * 1000, completion(model, ids, output), name, warmup, prompt, output
         ))  # fmt: skip
 
-    for index in range(2):
-        offer(4.0 * index, f"warm{index}", max(scene.prompts), 8, warmup=True)
-    start_s = 2 * 4.0 + 4.0
+    offer(0.0, "warm", STEADY_PROMPT, 8, warmup=True)
+    start_s = 2.0
     for prompt in scene.prompts:
         for repeat in range(scene.repeats):
             for stream in range(scene.streams):
                 name = episodes.request_id(prompt, repeat, f"steady{stream}")
-                offer(start_s, name, STEADY_PROMPT, scene.stream_tokens)
+                offer(start_s, name, STEADY_PROMPT, pace.stream_tokens)
             name = episodes.request_id(prompt, repeat, "prompt")
             offer(start_s + scene.lead_s, name, prompt, 1)
-            start_s += scene.episode_s
+            start_s += pace.episode_s
     return planned
+
+
+def calibrate(url: str, model: str, scene: Scene) -> tuple[float, float]:
+    """(quiet gap of one of the streams, prefill of the longest prompt), in seconds, as they are now."""
+    def offer(seq: int, at_s: float, prompt: int, output: int) -> Offer:
+        return Offer(seq, at_s * 1000, completion(model, tokens(prompt, f"pace {seq}"), output))
+
+    longest = max(scene.prompts)
+    with tempfile.TemporaryDirectory() as scratch:
+        document = records.provenance(label="measured", source="calibration")
+        first = run_load(url, [offer(0, 0, longest, 1), offer(1, 0, 32, 1)], f"{scratch}/warm", document)
+        assert first.table.num_rows == 2
+        streams = [offer(seq, 0, STEADY_PROMPT, 32) for seq in range(10, 10 + scene.streams)]
+        steady = run_load(url, streams, f"{scratch}/steady", document)
+        alone = run_load(url, [offer(20, 0, longest, 1)], f"{scratch}/alone", document)
+    gaps = [gap for row in records.rows(steady.table) for gap in np.diff(row["frame_ns"])]
+    (prompt,) = records.rows(alone.table)
+    return float(np.mean(gaps)) / 1e9, (prompt["frame_ns"][0] - prompt["sent_ns"]) / 1e9
 
 
 def configurations(model: str, chunks: Sequence[int], units: int | None = None) -> dict[str, Spec]:
@@ -88,35 +124,44 @@ def record(
     for name, spec in configurations(model, chunks).items():
         with Deployment(spec) as deployment, routed(deployment) as url:
             print(f"{name}: {deployment.describe_budget()}", flush=True)
-            document = provenance.measured(
-                deployment, "pdlab record interference",
-                seed=scene.seed, cache_state="cold", design=spec.design,
-                workload=f"{scene.streams} steady streams, one prompt of {scene.prompts} tokens",
-                notes=f"{name}; one prompt arrives {scene.lead_s} s after the streams",
-            )  # fmt: skip
-            run = run_load(
-                f"{url}/v1/completions", offers(deployment.model_name, scene), out / name, document,
-                Options(connections=scene.streams + 2),
-            )  # fmt: skip
-        _check_apart(run, scene)
+            run, rate = _observe(deployment, f"{url}/v1/completions", out / name, scene)
         runs.append(run)
         entries.append({"name": name, "design": spec.design, "cache_state": "cold",
-                        "offered_rate_rps": scene.streams / scene.episode_s, "dir": name})  # fmt: skip
+                        "offered_rate_rps": rate, "dir": name})  # fmt: skip
     records.write_sweep(out, "interference microscope", entries)
     return runs
 
 
-def _check_apart(run: records.Run, scene: Scene) -> None:
-    """An episode that ran into the next one, or whose streams ended before the prompt's answer, shows nothing."""
+def _observe(deployment: Deployment, url: str, out: Path, scene: Scene) -> tuple[records.Run, float]:
+    """One configuration's run and its offered rate; with longer episodes where the first try was too short."""
+    gap_s, prefill_s = calibrate(url, deployment.model_name, scene)
+    for stretch in (1.0, 1.7, 3.0):
+        paced = pace(gap_s, prefill_s, scene.lead_s, stretch)
+        rate = (scene.streams + 1) / paced.episode_s
+        document = provenance.measured(
+            deployment, "pdlab record interference", seed=scene.seed, cache_state="cold",
+            design=deployment.spec.design, offered_rate_rps=rate,
+            workload=f"{scene.streams} streams of {paced.stream_tokens} tokens; prompts of "
+            f"{' and '.join(map(str, scene.prompts))} tokens, {scene.repeats} of each",
+            notes=f"each prompt arrives {scene.lead_s} s after its streams",
+        )  # fmt: skip
+        shutil.rmtree(out, ignore_errors=True)
+        run = run_load(
+            url, offers(deployment.model_name, scene, paced), out, document,
+            Options(connections=scene.streams + 2),
+        )  # fmt: skip
+        if not (problem := _overlap(run, scene, paced)):
+            return run, rate
+        print(f"{out.name}: {problem}; once more, with longer episodes", flush=True)
+    raise BadInput(problem, "episodes that stay apart", out.name, "Let the machine be quieter.")
+
+
+def _overlap(run: records.Run, scene: Scene, paced: Pace) -> str:
+    """Why an episode shows nothing: it ran into the next, or its streams ended before the prompt's answer."""
     for episode in episodes.episodes(run):
         last_ms = float(episode.gap_end_ms.max())
-        if last_ms > (scene.episode_s - scene.lead_s) * 1000:
-            raise BadInput(
-                f"streams that ran {last_ms / 1000:.1f} s after their prompt", "an end before the next episode",
-                run.name, "Give the episodes more time, or the streams fewer tokens.",
-            )  # fmt: skip
+        if last_ms > (paced.episode_s - scene.lead_s) * 1000:
+            return f"streams ran {last_ms / 1000:.1f} s after their prompt, into the next episode"
         if last_ms < episode.first_token_ms:
-            raise BadInput(
-                f"streams that ended before the {episode.prompt_tokens}-token prompt was answered",
-                "streams that outlast it", run.name, "Give the streams more tokens.",
-            )  # fmt: skip
+            return f"streams ended before the {episode.prompt_tokens}-token prompt was answered"
+    return ""

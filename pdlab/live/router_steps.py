@@ -106,10 +106,10 @@ def frame_error(frame: bytes) -> str | None:
 def error_message(body: bytes) -> str:
     """The message of an OpenAI error body, or the beginning of whatever came instead."""
     try:
-        error = json.loads(body)
-        error = error.get("error", error)
-        return str(error.get("message", error))[:ERROR_CHARS]
-    except (ValueError, AttributeError):
+        document = json.loads(body)
+        error = document.get("error", document)
+        return str(error["message"] if isinstance(error, dict) else error)[:ERROR_CHARS]
+    except (ValueError, AttributeError, KeyError):
         return body.decode(errors="replace").strip()[:ERROR_CHARS]
 
 

@@ -222,6 +222,14 @@ class Deployment:
         self._keepers.clear()
         self.servers.clear()
 
+    def wait(self) -> None:
+        """Wait for ever; ServerFailed as soon as a server ends by itself."""
+        while True:
+            for server in self.servers:
+                if not self.alive(server):
+                    raise ServerFailed(f"{server.name} has ended; its log says:\n{_tail(server.log_path)}")
+            time.sleep(0.5)
+
     def alive(self, server: Server) -> bool:
         """Whether that server's process is still there."""
         keeper = self._keepers.get(server.name)

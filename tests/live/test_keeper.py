@@ -1,0 +1,137 @@
+"""The keeper: a held process never outlives the program that asked for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pdlab.live import keeper
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="servers run on Linux only")
+
+# a server that ignores SIGTERM, with a child that has left its process group
+STUBBORN = (
+    "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "subprocess.Popen(['sleep', '300'], start_new_session=True); "
+    "print('up', file=sys.stderr, flush=True); time.sleep(300)"
+)
+ASKER = """
+import subprocess, sys
+keeper = subprocess.Popen([sys.executable, '-I', '-S', {keeper!r}, '', '--', sys.executable, '-c', {server!r}],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+print(keeper.pid, keeper.stdout.readline().strip(), flush=True)
+input()
+raise RuntimeError('something went wrong in the program')
+"""
+
+
+def hold(*command: str, cores: str = "") -> tuple[subprocess.Popen, psutil.Process]:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", keeper.__file__, cores, "--", *command],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return process, psutil.Process(int(process.stdout.readline()))
+
+
+def gone(pids: list[int], within_s: float = 10) -> bool:
+    until = time.monotonic() + within_s
+    while any(map(psutil.pid_exists, pids)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not any(map(psutil.pid_exists, pids))
+
+
+def tree_of(pid: int) -> list[int]:
+    process = psutil.Process(pid)
+    until = time.monotonic() + 10
+    while len(process.children(recursive=True)) < 2:  # the server and its child
+        assert time.monotonic() < until, "the server's child did not start"
+        time.sleep(0.02)
+    return [pid, *(child.pid for child in process.children(recursive=True))]
+
+
+def test_closing_the_pipe_ends_server_and_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed pipe ends a server and a grandchild that left its group."""
+    process, _ = hold(sys.executable, "-c", STUBBORN.replace("signal.SIG_IGN", "signal.SIG_DFL"))
+    pids = tree_of(process.pid)
+    process.stdin.close()
+    process.wait(10)
+    assert gone(pids)
+
+
+def test_one_byte_ends_it_without_grace() -> None:
+    """The byte k ends a server that ignores SIGTERM at once."""
+    process, server = hold(sys.executable, "-c", STUBBORN)
+    pids = tree_of(process.pid)
+    began = time.monotonic()
+    process.stdin.write("k")
+    process.stdin.close()
+    process.wait(10)
+    assert time.monotonic() - began < keeper.GRACE_S / 2
+    assert gone(pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_death_of_the_asking_program_ends_the_server(number: signal.Signals) -> None:
+    """kill -9, SIGTERM and Ctrl-C of the asking program leave no process."""
+    server = STUBBORN.replace("signal.SIG_IGN", "signal.SIG_DFL")
+    asker = subprocess.Popen(
+        [sys.executable, "-c", ASKER.format(keeper=keeper.__file__, server=server)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    held_by, _ = map(int, asker.stdout.readline().split())
+    pids = tree_of(held_by)
+    asker.send_signal(number)
+    asker.wait(10)
+    assert gone(pids)
+
+
+def test_an_exception_in_the_asking_program_ends_the_server() -> None:
+    """A program that dies of an exception leaves no process."""
+    server = STUBBORN.replace("signal.SIG_IGN", "signal.SIG_DFL")
+    asker = subprocess.Popen(
+        [sys.executable, "-c", ASKER.format(keeper=keeper.__file__, server=server)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    pids = tree_of(int(asker.stdout.readline().split()[0]))
+    asker.communicate("\n", timeout=10)
+    assert asker.returncode == 1
+    assert gone(pids)
+
+
+def test_the_death_of_the_keeper_ends_the_server() -> None:
+    """Should the keeper itself be killed, the kernel kills its server."""
+    process, server = hold("sleep", "300")
+    process.kill()
+    process.wait()
+    assert gone([server.pid])
+
+
+def test_a_server_that_ends_gives_its_status() -> None:
+    """The keeper ends with the server's status; 128 + signal where one ended it."""
+    process, _ = hold("sh", "-c", "exit 7")
+    assert process.wait(10) == 7
+    process, server = hold("sleep", "300")
+    server.send_signal(signal.SIGKILL)
+    assert process.wait(10) == 128 + signal.SIGKILL
+
+
+def test_the_server_runs_on_its_cores_and_leads_its_group() -> None:
+    """The server gets the cores it was dealt, ordinary signals, and a group of its own."""
+    core = min(os.sched_getaffinity(0))
+    process, server = hold("sleep", "300", cores=str(core))
+    assert server.cpu_affinity() == [core]
+    assert os.getpgid(server.pid) == server.pid
+    ignored = int(next(
+        line.split()[1] for line in Path(f"/proc/{server.pid}/status").read_text().splitlines()
+        if line.startswith("SigIgn")
+    ), 16)  # fmt: skip
+    assert not ignored & (1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1)
+    process.stdin.close()
+    process.wait(10)
