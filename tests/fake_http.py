@@ -84,8 +84,13 @@ class Peer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self.stop()
+
+    def stop(self) -> None:
+        """Close every connection and the port.  Safe to repeat."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(10)
 
     @property
     def url(self) -> str:
