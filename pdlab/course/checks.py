@@ -13,6 +13,7 @@ from typing import Any
 from pdlab.course import answers, feedback
 
 GRADING = "PDLAB_GRADING"  # set by the grader: a file with the cases of every function to be sent
+JOB = "PDLAB_GRADE_JOB"  # set for the process that judges: a file that says what to run
 CHANNEL = "pdlab-answer"  # the metadata key under which an answer travels to the grader
 
 _hints_given: Counter[str] = Counter()

@@ -22,12 +22,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pdlab.course import _quick  # isort: skip  # noqa: F401, before nbformat
 import nbformat
 import psutil
 import yaml
 
 from pdlab.course import exercises, grade_merge, grade_sandbox, kernels
-from pdlab.course.checks import GRADING
+from pdlab.course.checks import GRADING, JOB
 from pdlab.course.grade_merge import Backbone, Merge
 from pdlab.errors import BadInput
 
@@ -162,8 +163,7 @@ def _run(merged: Merge, without: frozenset[str], limits: Limits, deadline: float
         (kept / "job.json").write_text(json.dumps(_job(merged, given, cwd, limits, writing)))
         with open(kept / "stderr", "w+b") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pytest", "-p", "nbval.plugin", "-p", "pdlab.course.grade_run"]
-                + ["-p", "no:cacheprovider", "--nbval", "-q", "--tb=no", "merged.ipynb"],
+                [sys.executable, "-P", "-m", "pdlab.course.grade_run"],
                 cwd=kept,
                 env=_own_environment(kept / "job.json"),
                 stdin=subprocess.DEVNULL,
@@ -214,7 +214,7 @@ def _own_environment(job: Path) -> dict[str, str]:
     """For the process that judges: the course's own package, and no plugin but those named."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     own = str(Path(exercises.__file__).parents[2])
-    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": own, "PDLAB_GRADE_JOB": str(job)}
+    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": own, JOB: str(job)}
 
 
 def _job(merged: Merge, given: Path, cwd: Path, limits: Limits, pipe: int) -> dict[str, Any]:

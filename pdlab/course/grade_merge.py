@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pdlab.course import _quick  # isort: skip  # noqa: F401, before nbformat
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from pdlab.course import _quick  # isort: skip  # noqa: F401, before nbformat
 import nbformat
 import psutil
 import pytest
@@ -31,7 +32,6 @@ from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 from pdlab.course import answers, checks, diagnose, exercises
 from pdlab.course.feedback import Feedback
 
-JOB = "PDLAB_GRADE_JOB"  # a JSON file: cells, argv, cwd, env, memory_bytes, cell_timeout_s, pipe
 GRACE_S = 3.0  # for a cell to end after it was interrupted
 MOST_MESSAGES, MOST_OUTPUT_BYTES = 5_000, 5_000_000
 MOST_PROCESSES = 64
@@ -79,6 +79,7 @@ class Kernel(RunningKernel):
         self.waiting: deque[dict[str, Any]] = deque()
         self.messages = self.bytes = 0
         self.looked = 0.0
+        self.over = ""  # "timeout" or "flood", once the cell has gone too far
 
     def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
         self._begin(self.job["cell_timeout_s"])
@@ -92,6 +93,7 @@ class Kernel(RunningKernel):
         while True:
             self._look()
             if time.monotonic() >= until:
+                self.over = self.over or "timeout"
                 raise Empty
             if stream == "shell":
                 self._drain()
@@ -114,13 +116,16 @@ class Kernel(RunningKernel):
 
     def _fits(self, message: dict[str, Any]) -> bool:
         """Whether an output is still kept; a flood of them is dropped, and its kernel ended."""
-        if message["msg_type"] not in ("stream", "display_data", "execute_result", "error"):
+        if message["msg_type"] not in ("stream", "display_data", "execute_result"):
             return True
         self.messages += 1
         self.bytes += len(str(message["content"]))
         if self.messages > 2 * MOST_MESSAGES or self.bytes > 2 * MOST_OUTPUT_BYTES:
             self.end("flood")
-        return self.messages <= MOST_MESSAGES and self.bytes <= MOST_OUTPUT_BYTES
+        if self.messages <= MOST_MESSAGES and self.bytes <= MOST_OUTPUT_BYTES:
+            return True
+        self.over = "flood"
+        return False
 
     def _look(self) -> None:
         """Every quarter of a second: is the kernel there, and do it and its children stay in bounds?"""
@@ -176,7 +181,7 @@ _job: dict[str, Any] = {}
 def job() -> dict[str, Any]:
     """What to run, as the parent wrote it."""
     if not _job:
-        _job.update(json.loads(Path(os.environ[JOB]).read_text(encoding="utf-8")))
+        _job.update(json.loads(Path(os.environ[checks.JOB]).read_text(encoding="utf-8")))
     return _job
 
 
@@ -260,13 +265,13 @@ def _state(excinfo: Any, item: pytest.Item) -> tuple[str, list[str]]:
     """How a cell ended, and the error that it raised."""
     raised = next(([o["ename"], o["evalue"]] for o in item.test_outputs or [] if o.output_type == "error"), [])
     if excinfo is None:
-        return "ok", raised
+        return item.parent.kernel.over or "ok", raised
     value = excinfo.value
     if isinstance(value, Stopped):
         return value.state, raised
+    if item.parent.kernel.over:
+        return item.parent.kernel.over, []
     if isinstance(value, NbCellError):
-        if "Timeout" in str(value):
-            return "timeout", []
         return ("error", raised) if raised else ("differs", [])
     if isinstance(value, pytest.skip.Exception):
         return "skipped", []
@@ -297,3 +302,8 @@ def _report(item: pytest.Item, state: str, error: list[str], alive: bool, green:
         "feedback": item.feedback and vars(item.feedback),
     }
     os.write(job()["pipe"], json.dumps(line).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    own = ["-p", "nbval.plugin", "-p", "pdlab.course.grade_run", "-p", "no:cacheprovider"]
+    sys.exit(pytest.main([*own, "--nbval", "-q", "--tb=no", "merged.ipynb"]))
