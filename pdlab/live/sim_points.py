@@ -1,8 +1,9 @@
-"""What the reference plan's simulation consists of: five small sweeps, point by point.
+"""What the reference plan's simulation consists of: six small sweeps, point by point.
 
-Every point keeps the plan's GPU count.  ``main`` is the plan itself; the others vary one thing
-that a fair comparison has to look at before it is believed: the chunk size of aggregated
-serving, the split of the GPUs into pools, the link, and the prompt length.
+``main`` is the plan itself; the others vary one thing that a fair comparison has to look at
+before it is believed: the chunk size of aggregated serving, the split of the GPUs into pools, the
+link, and the prompt length.  Every point keeps the plan's GPU count but those of ``single``: one
+replica alone, which two replicas have to beat before a comparison with them says anything.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ CHUNK_RPS, CHUNK_REQUESTS = (4, 8, 12, 14, 16), 1000
 TUNED_CHUNK = 2048  # the choice that ``chunks`` justifies; a test holds it to the records
 
 SPLIT_RPS, SPLIT_REQUESTS = (12, 16, 18, 20, 22, 24), 1200
+
+SINGLE_RPS = (8, 12)
 
 LINK_GB_S = 25.0  # sustained payload bandwidth of one rank's link, as the plan's text says
 LINKS_GB_S = (10.0, LINK_GB_S, 100.0)
@@ -99,7 +102,7 @@ class Point:
     @property
     def name(self) -> str:
         """A directory name, unique within the group."""
-        return f"{self.design.replace(' ', '-')}-{self.cache_state}-{self.rate_rps:g}rps"
+        return f"{self.design.replace(',', '').replace(' ', '-')}-{self.cache_state}-{self.rate_rps:g}rps"
 
     @property
     def path(self) -> str:
@@ -109,7 +112,8 @@ class Point:
 
 def points(plan: Plan) -> list[Point]:
     """Every point of the sweep, in the order in which they are run."""
-    return [*_main(plan), *_chunks(plan), *_splits(plan), *_links(plan), *_prompts(plan)]
+    sweeps = (_main, _single, _chunks, _splits, _links, _prompts)
+    return [point for sweep in sweeps for point in sweep(plan)]
 
 
 def plan_layouts(plan: Plan) -> dict[str, Layout]:
@@ -138,6 +142,13 @@ def _main(plan: Plan) -> Iterator[Point]:
                 yield Point("main", design, layout, rate, requests, cache_state, chunk)
             for rate in upward:
                 yield Point("main", design, layout, rate, UPWARD_REQUESTS, cache_state, chunk)
+
+
+def _single(plan: Plan) -> Iterator[Point]:
+    own = plan_layouts(plan)["aggregated"].aggregated
+    alone = Layout(Pool(1, own.tensor))
+    for rate in SINGLE_RPS:
+        yield Point("single", "aggregated, one replica", alone, rate, UPWARD_REQUESTS, chunk_tokens=TUNED_CHUNK)
 
 
 def _chunks(plan: Plan) -> Iterator[Point]:

@@ -218,6 +218,7 @@ def to_run(
         commit=commit,
         notes="Arrivals come from the trace, so the simulator draws nothing at random.",
         summary={
+            "budget": {"count": point.layout.gpus, "unit": "GPU"},
             "itl_mean_ms": summary["mean_itl_ms"],
             "itl_p50_ms": summary["median_itl_ms"],
             "itl_p95_ms": summary["p95_itl_ms"],

@@ -44,8 +44,9 @@ def test_point_names_are_unique():
 
 
 def test_every_layout_spends_the_plans_budget():
-    """No point wins by using more GPUs."""
-    assert {point.layout.gpus for point in POINTS.values()} == {16}
+    """No point wins by using more GPUs; one replica alone has half of them, and is no contestant."""
+    assert {point.layout.gpus for point in POINTS.values() if point.group != "single"} == {16}
+    assert {point.layout.gpus for point in POINTS.values() if point.group == "single"} == {8}
 
 
 def test_the_configuration_says_what_the_plan_says():
