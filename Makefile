@@ -5,7 +5,7 @@
 PYTHON ?= python3
 LAB_AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help env lab test test-live live sim lock
+.PHONY: help env lab test test-live live-env live sim lock
 .DEFAULT_GOAL := help
 
 help:
@@ -26,12 +26,16 @@ test: env
 	.venv/bin/pdlab build --check --no-run
 	.venv/bin/python -m pytest --nbval tests notebooks labs solutions -q -n logical --maxprocesses 4 $(ARGS)
 
-# Tests that start real servers.
-test-live: env
+# Tests that start real servers, in an environment of their own (.venv-live, about 2 GB).
+test-live: live-env
 	.venv/bin/python -m pytest --live -m live tests $(ARGS)
 
-live: env
-	@echo "make $@: not there yet" >&2; exit 1
+live-env: env
+	@.venv/bin/python -m pdlab.live.env
+
+# The labs on this machine's own servers; what they print and draw is in labs/live/.
+live: live-env
+	PDLAB_LIVE=1 .venv/bin/python -m pdlab.live.labs $(ARGS)
 
 # The simulator in an environment of its own: a pinned pre-release with only what `predict` needs
 # (its declared dependencies would pull JAX), and versions that may differ from the course's.

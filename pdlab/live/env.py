@@ -9,6 +9,7 @@ no longer imports is built again.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -120,10 +121,20 @@ def problems() -> list[Problem]:
 
 def install() -> Path:
     """Set the environment up, or finish or mend it; InstallFailed with the reason."""
-    if found := problems():
-        raise InstallFailed("\n".join(map(str, found)))
     if _complete():
         return python()
+    if found := problems():
+        raise InstallFailed("\n".join(map(str, found)))
+    location().parent.mkdir(parents=True, exist_ok=True)
+    with location().with_name(f"{location().name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # make live and make test-live may be started together
+        if not _complete():
+            _make()
+    return python()
+
+
+def _make() -> None:
+    """Install what is missing, see that it imports, and only then say so with the stamp."""
     try:
         _install_packages()
         broken = _probe()
@@ -138,7 +149,6 @@ def install() -> Path:
         if broken := _probe():
             raise InstallFailed(f"the installed packages do not import: {broken}")
     (location() / STAMP).write_text(json.dumps({"wanted": _wanted(), "versions": versions()}))
-    return python()
 
 
 def _wanted() -> str:
