@@ -37,7 +37,7 @@ from aiohttp import (
 )
 
 from pdlab.errors import BadInput
-from pdlab.live import policy
+from pdlab.live import policy, recovery
 from pdlab.live import router_steps as steps
 from pdlab.live.router_options import add_arguments
 from pdlab.live.router_steps import Journey, Recovery, Route, StepFailed
@@ -368,9 +368,10 @@ def run(args: argparse.Namespace) -> int:
         policy.rule_from_name(args.policy),
     )
     deadlines = Deadlines(args.prefill_deadline, args.first_token_deadline, args.request_deadline)
+    recover = recovery.from_name(args.on_failure, placement.prefill, placement.decode)
     log = args.log.open("a", buffering=1) if args.log else None
     try:
-        asyncio.run(serve(Router(placement, deadlines, log=log), args.port, sys.stdout, args.until_stdin_closes))
+        asyncio.run(serve(Router(placement, deadlines, recover, log), args.port, sys.stdout, args.until_stdin_closes))
     finally:
         if log:
             log.close()

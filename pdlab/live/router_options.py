@@ -15,6 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prefill", action="append", default=[], metavar="URL", help="a prefill server (repeat for more)")
     add("--decode", action="append", default=[], metavar="URL", help="a decode server (repeat for more)")
     add("--policy", default="all-remote", metavar="RULE", help=f"which prompts go to prefill: {RULES}")
+    add("--on-failure", choices=["fail", "retry"], default="fail",
+        help="retry: once, before the first token, on another prefill server or on decode itself")  # fmt: skip
     add("--port", type=int, default=0, help="0 takes a free one (default)")
     add("--log", type=Path, metavar="FILE", help="append one JSON line a request")
     add("--prefill-deadline", type=float, default=60.0, metavar="S", help="for prefill's answer (60)")
