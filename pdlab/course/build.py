@@ -309,7 +309,7 @@ def _floor(root: Path, products: list[Product], check: bool, accept_fewer: bool)
         floor = dict(stored)
         for product in products:
             name = product.path.relative_to(root).as_posix()
-            if product.state in ("failed", "orphan", "missing"):
+            if product.problems:
                 continue
             least = stored.get(name, 0)
             if product.compared < least and not accept_fewer:

@@ -16,7 +16,7 @@ def add(sub: argparse._SubParsersAction) -> None:
     p.add_argument("--link", required=True, nargs="+", action="extend", metavar="GB_S",
                    help="effective bandwidth in GB/s; several values, or the flag several times")
     p.add_argument("--setup-ms", required=True, metavar="S",
-                   help="set-up of one hand-off in ms, not contained in the bandwidth")
+                   help="setup of one hand-off in ms, not contained in the bandwidth")
     p.add_argument("--budget-ms", required=True, metavar="B", help="time allowed for it, in ms")
     p.add_argument("--dtype", default="bfloat16", metavar="DTYPE",
                    help="bfloat16 (default) | float16 | float32 | fp8")
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
             "setup_ms": setup_ms, "budget_ms": budget_ms, "links": rows, "label": "hypothetical",
         })
         return
-    print(f"{shape.name}, {tokens:,} tokens: {size:,} B of KV, {setup_ms:g} ms set-up, "
+    print(f"{shape.name}, {tokens:,} tokens: {size:,} B of KV, {setup_ms:g} ms setup, "
           f"{budget_ms:g} ms budget (hypothetical)")
     print_table(
         [(f"{r['effective_bandwidth_gb_s']:g}", f"{r['bandwidth_floor_ms']:.4f}",

@@ -32,9 +32,7 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit status 0 when every request was answered, 1 otherwise."""
-    from datetime import UTC, datetime
-
-    from pdlab.live import client, load
+    from pdlab.live import client, load, provenance
     from pdlab.measure import slo
 
     trace = load.trace(args.trace, args.rate, args.warmup + args.requests, args.prompt_tokens,
@@ -43,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     offers = load.offers(trace, model, args.vocab_size, args.warmup)
     document = {
         "label": "measured", "source": "pdlab", "offered_rate_rps": None if args.trace else args.rate,
-        "seed": args.seed, "date": datetime.now(UTC).strftime("%Y-%m-%d"), "machine": load.machine(),
+        "seed": args.seed, "date": provenance.now(), "machine": provenance.machine(),
         "workload": {"trace": str(args.trace or trace.origin), "requests": len(trace), "warmup": args.warmup},
     }  # fmt: skip
     options = client.Options(deadline_s=args.deadline, verify_tls=not args.insecure)

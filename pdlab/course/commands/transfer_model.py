@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def document() -> dict:
-    """80 layers, 8 KV heads of 128, BF16; 1 ms set-up against a 20 ms budget."""
+    """80 layers, 8 KV heads of 128, BF16; 1 ms setup against a 20 ms budget."""
     from pdlab.theory import kv, link
 
     shape = kv.uniform(layers=80, kv_heads=8, head_dim=128)
@@ -46,7 +46,7 @@ def document() -> dict:
     short = kv.kv_bytes(shape, SHORT_PROMPT_TOKENS)
     return {
         "scope": "hypothetical: 80 layers, 8 KV heads of 128 elements, 2 bytes each; one equivalent "
-                 "link at an effective bandwidth; 1 ms set-up; floors, not latencies",
+                 "link at an effective bandwidth; 1 ms setup; floors, not latencies",
         "bytes_per_token": kv.bytes_per_token(shape),
         "prompt_tokens": PROMPT_TOKENS,
         "kv_bytes": size,
