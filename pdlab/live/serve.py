@@ -337,6 +337,7 @@ class Deployment:
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side_channel),
             "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache; the servers are on loopback
             "UCX_NET_DEVICES": "lo",  # else UCX listens on the machine's own address as well
+            "PYTHONSAFEPATH": "1",  # the folder we are started in must not shadow what is installed
             "PYTHONHASHSEED": "0",  # block hashes must agree between servers
         }
         if self.model.local:
