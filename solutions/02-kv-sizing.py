@@ -204,7 +204,7 @@ show_table(
 CARDS = {
     "opt-66b": (66, -9, 0), "phi-3-mini": (3.8, -9, 0), "llama-3.1-8b": (8, 9, 0),
     "llama-3.1-70b": (70.6, 9, 0), "llama-3.1-405b": (405, -9, 6), "qwen3-32b": (32.8, 9, -9),
-    "gemma-2b": (2.5, 9, 0), "deepseek-v3": (671, -9, 0), "smollm2-135m": (0.135, 9, 0),
+    "gemma-2b": (2.5, 9, 0), "deepseek-v3": (671, -9, 0), "smollm2-135m": (0.135, 9, 9),
 }
 LOOKS = {"MHA": ("#D55E00", "s"), "GQA": ("#0072B2", "o"), "MQA": ("#009E73", "^"), "MLA": ("#000000", "D")}
 ax = figure(
@@ -294,7 +294,7 @@ Mistral-7B v0.1 has a window of 4,096 on all layers: its cache stops growing. Mo
 # %%
 lengths = [0, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768]
 ax = figure(
-    "Windows on all layers stop the growth; on some they only slow it",
+    "Windows on all layers stop growth; on some they slow it",
     label="published", source="each model's config.json; the bytes follow from it",
     xlabel="tokens of the conversation", ylabel="KV cache (GiB, BF16)",
 )
@@ -368,14 +368,14 @@ for tp in (1, 4, 8):
 
 # %% [markdown]
 """
-Predict. Add up what all ranks hold, and divide by what one rank alone (tp=1) would hold. What is that factor for the hypothetical model at each of these degrees?
+Predict for another model, with **32 query heads and 4 KV heads**. Add up what all ranks hold, and divide by what one rank alone (tp=1) would hold. What is that factor at each of these degrees?
 """
 
 # %% exercise="2.9"
 # Exercise 2.9
-copies = {"tp=2": ..., "tp=8": ..., "tp=16": ..., "tp=32": ...}
+copies = {"tp=2": ..., "tp=4": ..., "tp=8": ..., "tp=16": ...}
 ### BEGIN SOLUTION
-copies = {"tp=2": 1, "tp=8": 1, "tp=16": 2, "tp=32": 4}
+copies = {"tp=2": 1, "tp=4": 1, "tp=8": 2, "tp=16": 4}
 ### END SOLUTION
 
 # %% check="2.9"
@@ -427,14 +427,14 @@ print(f"the scales add {(scaled - plain) / plain:.3%}")
 
 ## Whole blocks
 
-A server does not allocate single tokens. It cuts its cache into *blocks* of a fixed number of token slots and hands out whole ones. A prompt of 1,000 tokens in blocks of 128 takes 8 blocks, which is 1,024 slots. The last 24 are empty, and when the prompt's blocks travel to another server, they travel along.
+A server does not allocate single tokens. It cuts its cache into *blocks* of a fixed number of token slots and hands out whole ones. A prompt of 700 tokens in blocks of 128 takes 6 blocks, which is 768 slots. The last 68 are empty, and when the prompt's blocks travel to another server, they travel along.
 """
 
 # %%
-for tokens in (100, 1000, 2048):
+for tokens in (50, 700, 2048):
     n = kv.blocks(tokens, 128)
     more = n * 128 / tokens - 1
-    print(f"{tokens:>5} tokens: {n:>2} blocks of 128 = {n * 128:>5,} slots, {more:.1%} more")
+    print(f"{tokens:>5,} tokens: {n:>2} × 128 = {n * 128:>5,} slots, {more:.1%} more   [hypothetical]")
 
 # %% [markdown]
 """
@@ -458,6 +458,28 @@ counted_bytes = slots * kv_bytes(30, 3, 64, 2, 1)
 
 # %% check="2.11"
 check("2.11", counted_bytes)
+
+# %% [markdown]
+"""
+Here is the counter itself, prompt by prompt. The cell opens the record once your prediction is right.
+"""
+
+# %%
+import json
+
+run = recorded("nixl-bytes")
+ledger = json.loads((run / "ledger.json").read_text())
+moved = [entry for entry in ledger["entries"] if entry["transport"] == "shm"]
+if counted_bytes == sum(entry["counter_bytes"] for entry in moved):
+    show_table(
+        [[e["prompt_tokens"], e["blocks"], e["transfers"], e["counter_bytes"]] for e in moved],
+        ["prompt (tokens)", "blocks of 128", "transfers", "counted (B)"],
+        caption="What vllm:nixl_bytes_transferred counted on the decode server",
+        label="measured", source="SmolLM2-135M, BF16, over NIXL", run=run,
+    )
+    print(f"counted {sum(e['counter_bytes'] for e in moved):,} B, as predicted")
+else:
+    print("Predict first: exercise 2.11, as a plain number of bytes.")
 
 # %% [markdown]
 """
@@ -500,6 +522,10 @@ The weights are read once for the whole batch. Each sequence's KV is its own, so
 Hypothetical. It is arithmetic on a model that does not exist. The bytes of the NIXL transfer are measured: a counter of a real server showed them, and the run says where and when.
 </details>
 
+"""
+
+# %% [markdown]
+"""
 **Next** is notebook 03: these bytes, a link, and a budget of 20 ms.
 
 ## Sources
