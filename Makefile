@@ -21,9 +21,8 @@ lab: env
 	.venv/bin/jupyter lab --ip=127.0.0.1 $(LAB_AS_ROOT) --ServerApp.root_dir="$(CURDIR)" \
 	  --LabApp.default_url="/lab/tree/$(firstword $(wildcard notebooks/00-*.ipynb))" $(ARGS)
 
-# The notebooks' form and text are compared with their sources, and their outputs with a fresh run.
+# Each notebook runs once: tests/test_build.py compares its cells with the source, nbval its outputs.
 test: env
-	.venv/bin/pdlab build --check --no-run
 	.venv/bin/python -m pytest --nbval tests notebooks labs solutions -q -n logical --maxprocesses 4 $(ARGS)
 
 # Tests that start real servers, in an environment of their own (.venv-live, about 2 GB).

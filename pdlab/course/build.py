@@ -293,10 +293,11 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _orphans(root: Path) -> list[Path]:
-    """Notebooks in the course's folders that no source makes."""
+    """Notebooks in the course's folders that no source makes, but for a learner's own live runs."""
     made = {p for s in source.sources(root) for p in (s.learner, s.answers)}
     folders = (root / "notebooks", root / "labs", root / "solutions")
-    return sorted(p for folder in folders for p in folder.rglob("*.ipynb") if p not in made and ".ipynb_checkpoints" not in p.parts)
+    found = {p for folder in folders for p in folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts}
+    return sorted(p for p in found - made if not p.is_relative_to(root / source.LIVE))
 
 
 def _floor(root: Path, products: list[Product], check: bool, accept_fewer: bool) -> None:

@@ -22,6 +22,7 @@ from pdlab.course.stored import NOT_COMPARED_TAGS, compared_cells, is_compared, 
 CELL_TIMEOUT_S = 60.0
 NBVAL_TIMEOUT_S = 2000.0  # nbval's own default: half an hour on a cell that never ends
 FLOOR = Path("tests", "compared-cells.json")
+LIVE = Path("labs", "live")
 FOLDERS = ("notebooks", "labs", "solutions")
 COMPARED = "pdlab_compared"
 REFUSED = {
@@ -44,6 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None):
         config.option.dist = "loadscope"  # cells of a notebook share a kernel
     config.pluginmanager.register(_Count(), "pdlab-nbgate-count")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a learner's own live runs out: nothing stored is to be compared with them."""
+    return True if collection_path == config.rootpath / LIVE else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,6 +19,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 ROOT = Path(__file__).resolve().parents[2]  # the course that this package belongs to
+LIVE = Path("labs", "live")  # what a learner's own runs leave there is no part of the course
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 NAME = re.compile(r"(?P<number>\d{2}|L\d)-[a-z0-9-]+$")
 KERNEL = {
