@@ -1,16 +1,12 @@
-"""One load against one server: what ``pdlab load`` sends, and on what machine it ran."""
+"""One load against one server: what ``pdlab load`` sends, and what a sweep sends in each run."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
-
-import psutil
 
 from pdlab.errors import BadInput
 from pdlab.live import client
@@ -63,16 +59,3 @@ def first_model(url: str, insecure: bool = False) -> str:
     except (OSError, ValueError, LookupError) as error:
         raise BadInput(f"no list of models ({error})", "an OpenAI-compatible server", url,
                        "Start one, or name the model with --model.") from error  # fmt: skip
-
-
-def machine() -> str:
-    """The machine in one line, for a reader who wants to know what a figure was made on."""
-    model = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    gib = psutil.virtual_memory().total / 2**30
-    return f"{cores} cores of {model}, {gib:.0f} GiB, {platform.system()} {platform.machine()}"

@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pdlab.errors import BadInput
-from pdlab.live import client, load, metrics, serve
+from pdlab.live import client, load, metrics, provenance, serve
 from pdlab.live.client_loop import LEAD_NS
+from pdlab.live.front import routed
 from pdlab.measure import plan as plans
 from pdlab.measure import records, slo, traces, workload
 
@@ -115,35 +113,11 @@ def _live(plan: plans.Plan) -> plans.Live:
 
 def spec(plan: plans.Plan, case: Case) -> serve.Spec:
     """How the servers of a case are started."""
-    live, sides = _live(plan), plan.deployments
-    nixl = {
-        "kv_load_failure_policy": live.nixl.load_failure_policy,
-        "kv_connector_extra_config": {
-            "backends": live.nixl.backends, "kv_lease_duration": live.nixl.lease_seconds,
-        },
-    }  # fmt: skip
-    one = case.design == "aggregated"
-    replicas = case.replicas or sides.aggregated.replicas
-    tensor = sides.aggregated.tensor_parallel if one else sides.disaggregated.tensor_parallel_per_replica
-    workers = replicas * sides.aggregated.workers // sides.aggregated.replicas if one else sides.disaggregated.workers
-    cores = live.threads_per_server if live.device == "cpu" else 1
-    return serve.Spec(
-        model=live.model,
-        design=case.design,  # type: ignore[arg-type]
-        replicas=replicas,
-        prefill=sides.disaggregated.prefill_replicas,
-        decode=sides.disaggregated.decode_replicas,
-        connector_config={} if one else nixl,
-        device=live.device,
-        units=workers * cores,
-        tensor_parallel=tensor,
-        dtype=live.dtype,
-        max_model_len=live.max_model_len,
-        max_num_batched_tokens=case.chunk_tokens,
-        max_num_seqs=live.max_num_seqs,
-        kv_cache_bytes=live.kv_cache_bytes,
-        extra_args=("--block-size", str(live.block_size)),
-    )
+    changes: dict[str, Any] = {}
+    if case.replicas:  # fewer replicas, each on as many cores or GPUs as before
+        side = plan.deployments.aggregated
+        changes = {"replicas": case.replicas, "units": plan.used("aggregated") * case.replicas // side.replicas}
+    return serve.Spec.from_plan(plan, case.design, case.chunk_tokens, **changes)
 
 
 # ── what is sent ────────────────────────────────────────────────────────────────────────────
@@ -172,36 +146,7 @@ def vocab_size(model_path: str) -> int:
     return int(json.loads(config.read_text())["vocab_size"]) if config.exists() else 32_000
 
 
-# ── the router and the servers' counters ────────────────────────────────────────────────────
-
-
-@contextmanager
-def router(deployment: serve.Deployment, log: Path, rule: str, deadline_s: float) -> Iterator[str]:
-    """A router in front of ``deployment``, in a process of its own; gives its URL."""
-    if deployment.aggregated:
-        servers = [text for s in deployment.aggregated for text in ("--worker", s.base_url)]
-    else:
-        servers = [text for s in deployment.prefill for text in ("--prefill", s.base_url)]
-        servers += [text for s in deployment.decode for text in ("--decode", s.base_url)]
-        servers += ["--policy", rule]
-    late = str(deadline_s + 5)  # the client's deadline comes first: it is the plan's
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pdlab.live.router", *servers, "--log", str(log), "--until-stdin-closes",
-         "--prefill-deadline", late, "--first-token-deadline", late, "--request-deadline", late],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        ready = process.stdout.readline()  # type: ignore[union-attr]
-        if not ready:
-            raise client.ClientFailed(f"the router ended with status {process.wait()}")
-        yield json.loads(ready)["url"]
-    finally:
-        process.stdin.close()  # type: ignore[union-attr]
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+# ── the servers' counters ───────────────────────────────────────────────────────────────────
 
 
 class Sampler:
@@ -456,8 +401,13 @@ class _Sweep:
             about = self.about | {"versions": deployment.provenance()["versions"] | {
                 "model": deployment.provenance()["model"]}}  # fmt: skip
             rule = self.plan.deployments.disaggregated.routing
-            log = logs / "router.jsonl"
-            with router(deployment, log, rule, comparison.request_deadline_seconds) as url:
+            # The client's deadline comes first: it is the plan's.
+            late = str(comparison.request_deadline_seconds + 5)
+            options = [] if cases[0].design == "aggregated" else ["--policy", rule]
+            for name in ("prefill", "first-token", "request"):
+                options += [f"--{name}-deadline", late]
+            log = deployment.run_dir / "router.jsonl"
+            with routed(deployment, *options) as url:
                 self._handshake(url, deployment)
                 for case in cases:
                     self._run(directory, case, deployment, url, log, about)
@@ -548,15 +498,9 @@ def _about(plan_path: Path) -> dict[str, Any]:
         "label": "measured",
         "source": "pdlab",
         "plan_sha256": plans.sha256(plan_path),
-        "machine": load.machine(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": _commit(),
+        "machine": provenance.machine(),
+        "date": provenance.now(),
+        "commit": provenance.commit(),
         "seed": None,
         "notes": None,
     }
-
-
-def _commit() -> str | None:
-    done = subprocess.run(["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
-                          capture_output=True, text=True, check=False)  # fmt: skip
-    return done.stdout.strip() or None if done.returncode == 0 else None
