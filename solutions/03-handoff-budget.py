@@ -74,7 +74,7 @@ show_figure(ax, alt=(
 """
 87 % of the wire on one machine, 47 % on the other. Had you planned the second from its data sheet, every transfer in your plan would take half its real time.
 
-So the number to plan with is the **effective bandwidth**: payload bytes a second that your application sustains, on your path, at your message size. Set-up time is kept out of it, on its own line. Between the data sheet and that number stand:
+So the number to plan with is the **effective bandwidth**: payload bytes a second that your application sustains, on your path, at your message size. Setup time is kept out of it, on its own line. Between the data sheet and that number stand:
 
 | what | how it takes its share |
 |---|---|
@@ -89,7 +89,7 @@ You cannot compute the effective bandwidth. You measure it; lab L1 does that on 
 
 ## Two terms
 
-A hand-off waits for two things. First somebody agrees: which request, which blocks, where to. That is *set-up*, and it takes as long for one token as for ten thousand. Then the bytes flow.
+A hand-off waits for two things. First somebody agrees: which request, which blocks, where to. That is *setup*, and it takes as long for one token as for ten thousand. Then the bytes flow.
 
     bandwidth_floor_ms = KV_bytes / (effective_GB_per_s × 10⁹) × 1000
     handoff_floor_ms   = setup_ms + bandwidth_floor_ms
@@ -97,7 +97,7 @@ A hand-off waits for two things. First somebody agrees: which request, which blo
 | symbol | unit | what it is |
 |---|---|---|
 | KV_bytes | B | notebook 02 |
-| effective_GB_per_s | GB/s, of 10⁹ bytes | sustained payload rate, set-up not inside |
+| effective_GB_per_s | GB/s, of 10⁹ bytes | sustained payload rate, setup not inside |
 | setup_ms | ms | once a hand-off |
 
 In the head: 1 GB over 1 GB/s takes one second, 1,000 ms. 100 MB over 100 GB/s takes 1 ms. If your formula gives 0.001 for the second, you have seconds.
@@ -106,7 +106,7 @@ They are called *floors* since nothing is faster. Many things are slower: a queu
 
 ### Worked example
 
-Everything from here on is **hypothetical** unless it says otherwise: the model of notebook 02 (80 layers, 8 KV heads of 128, BF16), set-up 1 ms, one equivalent link. 2,000 tokens, 100 GB/s:
+Everything from here on is **hypothetical** unless it says otherwise: the model of notebook 02 (80 layers, 8 KV heads of 128, BF16), setup 1 ms, one equivalent link. 2,000 tokens, 100 GB/s:
 """
 
 # %%
@@ -119,7 +119,7 @@ print(f"bandwidth floor {wire_ms:.4f} ms, hand-off floor {1 + wire_ms:.4f} ms")
 """
 ### Now you: one step is missing
 
-**1,200 tokens over 50 GB/s, set-up 1 ms.** What is the hand-off floor, in ms, to four decimals?
+**1,200 tokens over 50 GB/s, setup 1 ms.** What is the hand-off floor, in ms, to four decimals?
 """
 
 # %% exercise="3.1"
@@ -165,7 +165,7 @@ Here is the table that the rest of the course returns to. The two floors stand i
 
 # %%
 shape = kv.uniform(layers=80, kv_heads=8, head_dim=128)
-print("tokens  effective GB/s  bandwidth floor ms  set-up ms  hand-off floor ms   [hypothetical]")
+print("tokens  effective GB/s  bandwidth floor ms  setup ms  hand-off floor ms   [hypothetical]")
 for tokens in (300, 2000, 8192):
     for gb_s in (100, 25, 10):
         wire = link.bandwidth_floor_ms(kv.kv_bytes(shape, tokens), gb_s)
@@ -175,7 +175,7 @@ for tokens in (300, 2000, 8192):
 rates = [4, 5, 6.4, 8, 10, 12.5, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128]
 ax = figure(
     "To stay within 20 ms, 2,000 tokens need 34.5 GB/s and 300 tokens 5.2",
-    label="hypothetical", source="80 × 8 × 128, BF16, set-up 1 ms",
+    label="hypothetical", source="80 × 8 × 128, BF16, setup 1 ms",
     xlabel="effective bandwidth (GB/s)", ylabel="hand-off floor (ms)", xlog=True, ylog=True,
     size=(8, 4.6),
 )
@@ -185,14 +185,14 @@ for tokens in (8192, 2000, 300):
 ax.axhline(20, color="#000000", linewidth=1.5)
 name_at(ax, 8, 20, "budget 20 ms", dx=4, dy=9)
 ax.axhline(1, color="#595959", linewidth=1)
-name_at(ax, 4, 1, "set-up 1 ms", "#595959", dx=4, dy=9)
+name_at(ax, 4, 1, "setup 1 ms", "#595959", dx=4, dy=9)
 ax.set(xlim=(3.8, 132), ylim=(0.8, 800), xticks=[5, 10, 25, 50, 100], yticks=[1, 5, 20, 100, 500])
 ax.minorticks_off()
 show_figure(ax, alt=(
     "Hand-off floor in ms against effective bandwidth in GB/s, both on log scales, for 300, 2,000 "
     "and 8,192 tokens. The 300-token curve falls below the 20 ms budget at 5.2 GB/s, the "
     "2,000-token curve at 34.5 GB/s, the 8,192-token curve only beyond 128 GB/s. To the right all "
-    "curves bend towards the 1 ms of set-up."
+    "curves bend towards the 1 ms of setup."
 ))
 
 # %% [markdown]
@@ -220,7 +220,7 @@ check("3.3", marks)
 """
 A floor is a one-sided instrument, like a fuel gauge that only knows *empty*. It can throw a link out. It cannot let one in.
 
-Turn the question round. You have **25 GB/s** and may not change it. How many tokens may a prompt have so that its hand-off floor stays within **20 ms**, set-up **1 ms** included?
+Turn the question round. You have **25 GB/s** and may not change it. How many tokens may a prompt have so that its hand-off floor stays within **20 ms**, setup **1 ms** included?
 """
 
 # %% exercise="3.4"
@@ -256,12 +256,12 @@ A design note crosses your desk. The link is a 200 Gbit/s card. Somebody measure
 |---|---|
 | A | The card has 200 Gbit/s, so we plan the transfer with 25 GB/s. |
 | B | 2,000 tokens are 625 MiB, so at an effective 25 GB/s the bytes take 625 / 25,000 s = 25.0 ms. |
-| C | At the measured 24.08 GB/s the bytes take 27.2 ms; with 1 ms of set-up the hand-off takes 28.2 ms. |
+| C | At the measured 24.08 GB/s the bytes take 27.2 ms; with 1 ms of setup the hand-off takes 28.2 ms. |
 | D | A 300-token prompt has 15 % of the bytes of a 2,000-token prompt, so its hand-off takes 15 % of the time. |
 | E | On a 100 GB/s link the floor of 2,000 tokens is 7.6 ms, so our P99 stays below 20 ms. |
 | F | Halving the bytes halves the bandwidth floor, at any rate. |
 
-Give each its fault, or clear it: `"peak"` (a data sheet's rate in place of an effective one), `"prefix"` (10⁶ and 2²⁰ mixed), `"set-up twice"`, `"set-up forgotten"`, `"floor as tail"` (a floor in place of a percentile), or `"sound"`.
+Give each its fault, or clear it: `"peak"` (a data sheet's rate in place of an effective one), `"prefix"` (10⁶ and 2²⁰ mixed), `"setup twice"`, `"setup forgotten"`, `"floor as tail"` (a floor in place of a percentile), or `"sound"`.
 """
 
 # %% exercise="3.5"
@@ -271,8 +271,8 @@ faults = {"A": ..., "B": ..., "C": ..., "D": ..., "E": ..., "F": ...}
 faults = {
     "A": "peak",
     "B": "prefix",
-    "C": "set-up twice",
-    "D": "set-up forgotten",
+    "C": "setup twice",
+    "D": "setup forgotten",
     "E": "floor as tail",
     "F": "sound",
 }
@@ -283,7 +283,7 @@ check("3.5", faults)
 
 # %% [markdown]
 """
-Sentence C deserves a second look, as it is the one careful people write. The clock in that measurement started at the request, so set-up is inside the 24.08. Adding it again counts it twice. A rate and a set-up time belong together: **write down where the clock started**.
+Sentence C deserves a second look, as it is the one careful people write. The clock in that measurement started at the request, so setup is inside the 24.08. Adding it again counts it twice. A rate and a setup time belong together: **write down where the clock started**.
 
 ## Hiding the transfer
 
@@ -292,8 +292,8 @@ So far the bytes leave when prefill is done. That is a **serial** hand-off, and 
 
 # %%
 axes = figure(
-    "Layer-wise transfer leaves the last layer and the set-up to wait for",
-    label="hypothetical", source="4 layers, each 10 ms to compute and 6 ms to send; set-up 3 ms",
+    "Layer-wise transfer leaves the last layer and the setup to wait for",
+    label="hypothetical", source="4 layers, each 10 ms to compute and 6 ms to send; setup 3 ms",
     xlabel="time (ms)", panels=(2, 1), size=(8, 4.6), sharex=True,
 )
 TIMELINES = {  # row 1 is prefill, row 0 the link: (row, start, width, colour, words)
@@ -315,8 +315,8 @@ for ax, (name, bars) in zip(axes, TIMELINES.items()):
     ax.grid(False)
 show_figure(axes[0], alt=(
     "Two timelines of a four-layer prefill that ends at 40 ms. Serial: the transfer of all four "
-    "layers and 3 ms of set-up follow, and decode may start at 67 ms. Layer-wise: each layer is "
-    "sent while the next computes; layer 4 and the set-up are left, and decode may start at 49 ms."
+    "layers and 3 ms of setup follow, and decode may start at 67 ms. Layer-wise: each layer is "
+    "sent while the next computes; layer 4 and the setup are left, and decode may start at 49 ms."
 ))
 
 # %% [markdown]
@@ -328,9 +328,9 @@ If that were all, everyone would do it always. But each layer's transfer has to 
     exposed, serial     = setup + T
     exposed, layer-wise = setup + layers × s + T / layers
 
-The second line holds while prefill is slower than the link. The set-up (grey) stands in both: part of it could be done early, but telling decode that everything is there cannot. For a long prompt T is large and the first line loses. For a short one T is small, and layers × s is what it always was.
+The second line holds while prefill is slower than the link. The setup (grey) stands in both: part of it could be done early, but telling decode that everything is there cannot. For a long prompt T is large and the first line loses. For a short one T is small, and layers × s is what it always was.
 
-Splitwise does as this predicts. **Published:** on H100 machines with 400 Gbit/s it sends layer by layer, and prompts **below 512 tokens serially**. The part that was not hidden stayed at about 5 ms (8 ms on A100 with 200 Gbit/s), whatever the prompt's length. A serial hand-off made the second token 64 % later; theirs, 16.5 %.
+Splitwise does as this predicts. **Published:** on H100 machines with 400 Gbit/s it sends layer by layer, and prompts **below 512 tokens serially**. The part that was not hidden stayed at about 5 ms (8 ms on A100 with 200 Gbit/s), whatever the prompt's length. On their coding trace a serial hand-off added 64 % to the latency of the second token; theirs added 16.5 %.
 
 Write the rule: the exposed time of the *better* of the two methods.
 """
@@ -358,7 +358,7 @@ transfers = [link.bandwidth_floor_ms(kv.kv_bytes(shape, n), 50) for n in prompts
 ax = figure(
     "Below the crossing, sending layer by layer costs more than it hides",
     label="hypothetical", xlabel="prompt (tokens)", ylabel="exposed transfer (ms)", size=(8, 4.8),
-    source=f"80 layers, 50 GB/s, set-up 1 ms; s = {sync:.3f} ms, so that the lines cross at 512 tokens",
+    source=f"80 layers, 50 GB/s, setup 1 ms; s = {sync:.3f} ms, so that the lines cross at 512 tokens",
 )
 line(ax, prompts, [1 + t for t in transfers], "serial")
 line(ax, prompts, [1 + 80 * sync + t / 80 for t in transfers], "layer-wise")
@@ -424,7 +424,7 @@ AISimulate, the simulator of notebook 07, moves the ranks in parallel too and re
 
 One slow card out of eight, and everything you paid for the other seven waits.
 
-**TP4: four ranks, each with its own card of 25 GB/s effective, all behind one shared uplink of 40 GB/s effective. Set-up 1 ms, done once.** What is the hand-off floor of 2,000 tokens, in ms?
+**TP4: four ranks, each with its own card of 25 GB/s effective, all behind one shared uplink of 40 GB/s effective. Setup 1 ms, done once.** What is the hand-off floor of 2,000 tokens, in ms?
 """
 
 # %% exercise="3.8"
@@ -538,8 +538,8 @@ Now compare what a dashboard would say. A's TTFT is 36.2 ms worse, on a target o
 
 ## Recap
 
-1. Plan with effective bandwidth: payload, sustained, measured, set-up apart. Of the data sheet's rate, 87 % arrived in one case and 47 % in another.
-2. hand-off floor = set-up + bytes / bandwidth. 2,000 tokens: 7.6, 27.2 and 66.5 ms at 100, 25 and 10 GB/s.
+1. Plan with effective bandwidth: payload, sustained, measured, setup apart. Of the data sheet's rate, 87 % arrived in one case and 47 % in another.
+2. hand-off floor = setup + bytes / bandwidth. 2,000 tokens: 7.6, 27.2 and 66.5 ms at 100, 25 and 10 GB/s.
 3. A floor rules links out. It never lets one in: queues, buffers and synchronisation come on top.
 4. Layer-wise transfer hides all but the last layer, and costs synchronisation in each; short prompts go serially.
 5. With shards the slowest rank counts; with a store the bytes move twice; who streams first decides where the wait is felt.

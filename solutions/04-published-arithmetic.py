@@ -204,7 +204,7 @@ Against vLLM, on the same chatbot work, the range is 2.0 to 4.6. The paper print
 # %%
 ax = figure(
     "7.4 is one end of one range, against one baseline",
-    label="published", source="DistServe, OSDI 2024, section 6.2: OPT models, A100 GPUs, 90 % SLO attainment",
+    label="published", source="DistServe, OSDI 2024, section 6.2: OPT, A100, 90 % SLO attainment",
     xlabel="request rate per GPU, as a multiple of the baseline's", size=(8, 4.2),
 )
 RANGES = [  # from the last row up
@@ -315,7 +315,7 @@ splits = list(range(1, 8))
 per_gpu = [min(5.6 * p, 10 * (8 - p)) / 8 for p in splits]
 ax = figure(
     "Three of seven splits lose to not splitting at all",
-    label="hypothetical", source="arithmetic on the rates of DistServe's figure 1 (13B, A100), which are published",
+    label="hypothetical", source="arithmetic on published rates: DistServe, figure 1 (13B, A100)",
     xlabel="GPUs in prefill, of eight", ylabel="requests/s per GPU", size=(8, 4.6),
 )
 ax.plot(splits, per_gpu, color="#0072B2", marker="o", markersize=9, linewidth=2)
@@ -451,14 +451,16 @@ ax = figure(
     label="hypothetical", source="DistServe's equations 2 and 3; prefill of 200 ms on one GPU",
     xlabel="requests/s", ylabel="mean TTFT (ms)", size=(8, 4.8),
 )
-rates = [0.1 * i for i in range(1, 79)]
-for index, (name, form, last) in enumerate([
-    ("pipeline", lambda r: queueing.mean_ttft_inter_s(r, D_S), 7.8),
-    ("tensor, K = 1.6", lambda r: queueing.mean_ttft_intra_s(r, D_S, 1.6), 7.0),
-    ("tensor, K = 1.3", lambda r: queueing.mean_ttft_intra_s(r, D_S, 1.3), 5.5),
-]):
-    x = [r for r in rates if r <= last + 1e-9]
-    line(ax, x, [form(r) * 1000 for r in x], name, index=index, marker="")
+CURVES = [  # name, form, last rate drawn, colour, dash, where the name stands
+    ("pipeline", lambda r: queueing.mean_ttft_inter_s(r, D_S), 78, "#0072B2", "-", 9),
+    ("tensor, K = 1.6", lambda r: queueing.mean_ttft_intra_s(r, D_S, 1.6), 70, "#D55E00", "--", 9),
+    ("tensor, K = 1.3", lambda r: queueing.mean_ttft_intra_s(r, D_S, 1.3), 55, "#009E73", ":", -9),
+]
+for name, form, last, colour, dash, dx in CURVES:
+    rates = [i / 10 for i in range(1, last + 1)]
+    ttft_ms = [form(rate) * 1000 for rate in rates]
+    ax.plot(rates, ttft_ms, color=colour, linestyle=dash)
+    name_at(ax, rates[-1], ttft_ms[-1], name, colour, dx=dx)
 ax.set(xlim=(0, 9.2), ylim=(0, 640))
 show_figure(ax, alt=(
     "Mean TTFT against request rate for a prefill of 200 ms on one GPU, spread over two. At low "
@@ -554,14 +556,14 @@ guesses({"4.a": "neither", "4.b": "above: 96.64 Gbit/s", "4.c": "3.59 requests/s
 """
 ## Two questions from before
 
-**From 03.** A team measures its link: *"the whole hand-off, set-up included, moved 1 GB in 50 ms"*. They plan with 20 GB/s and 2 ms of set-up. What is wrong: `"peak"`, `"prefix"`, `"set-up twice"`, `"set-up forgotten"`, or `"nothing"`?
+**From 03.** A team measures its link: *"the whole hand-off, setup included, moved 1 GB in 50 ms"*. They plan with 20 GB/s and 2 ms of setup. What is wrong: `"peak"`, `"prefix"`, `"setup twice"`, `"setup forgotten"`, or `"nothing"`?
 """
 
 # %% exercise="4.12"
 # Exercise 4.12
 fault = ...
 ### BEGIN SOLUTION
-fault = "set-up twice"
+fault = "setup twice"
 ### END SOLUTION
 
 # %% check="4.12"

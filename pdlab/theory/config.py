@@ -36,7 +36,8 @@ _CHUNKED = {"llama4_text"}
 _NO_WINDOW = {
     "arcee", "codegen", "cohere", "falcon", "gemma", "glm", "glm4", "glm4_moe", "gpt2",
     "gpt_bigcode", "gpt_neox", "gptj", "granite", "granitemoe", "helium", "llama", "olmo", "olmo2",
-    "olmoe", "opt", "persimmon", "phi", "smollm3", "stablelm",
+    "olmoe", "opt", "persimmon", "phi", "qwen3_vl_moe_text",
+    "qwen3_vl_text", "smollm3", "stablelm",
 }
 _MLA = {"deepseek_v2", "deepseek_v3", "kimi_k2"}
 _KNOWN = (

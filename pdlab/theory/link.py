@@ -1,6 +1,6 @@
 """How long moving KV takes at least: floors, never forecasts.
 
-Bandwidth here is *effective*: sustained payload bytes a second, set-up time not included, in
+Bandwidth here is *effective*: sustained payload bytes a second, setup time not included, in
 GB/s of 1e9 bytes.  A floor leaves out queueing, buffer allocation and synchronisation; a
 transfer that passes its floor can still be late.
 """
@@ -28,9 +28,9 @@ def bandwidth_floor_ms(kv_bytes: int | float, effective_gb_s: float) -> float:
 
 
 def handoff_floor_ms(kv_bytes: int | float, effective_gb_s: float, setup_ms: float) -> float:
-    """Set-up plus the bandwidth floor, in milliseconds.
+    """Setup plus the bandwidth floor, in milliseconds.
 
-    Do not add a set-up that the bandwidth was measured with: it is in there already.
+    Do not add a setup that the bandwidth was measured with: it is in there already.
     """
     return not_negative(setup_ms, "setup_ms", "ms") + bandwidth_floor_ms(kv_bytes, effective_gb_s)
 
@@ -41,7 +41,7 @@ def within_budget(handoff_ms: float, budget_ms: float) -> bool:
 
 
 def measured_with_setup_gb_s(kv_bytes: int | float, effective_gb_s: float, setup_ms: float) -> float:
-    """The rate in GB/s that a clock around the whole hand-off would show, set-up inside."""
+    """The rate in GB/s that a clock around the whole hand-off would show, setup inside."""
     total_ms = handoff_floor_ms(kv_bytes, effective_gb_s, setup_ms)
     return positive(kv_bytes, "kv_bytes", "bytes") / 1e9 / (total_ms / 1000)
 
@@ -61,7 +61,7 @@ def layerwise_ms(
 ) -> float:
     """Each layer is sent while later layers compute: start of prefill to the last byte, in ms.
 
-    Equal layers, one link, one set-up.  ``sync_ms`` is what starting and tracking one layer's
+    Equal layers, one link, one setup.  ``sync_ms`` is what starting and tracking one layer's
     transfer adds to that layer's computation.  A two-stage pipeline: the slower stage runs
     ``layers`` times, the quicker one once.
     """

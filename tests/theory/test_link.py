@@ -19,7 +19,7 @@ SHAPE = kv.uniform(layers=80, kv_heads=8, head_dim=128)
     (8192, 100, 27.8435), (8192, 25, 108.3742), (8192, 10, 269.4355),
 ])
 def test_the_handoff_table(tokens, gb_s, expected):
-    """Set-up 1 ms, BF16: every cell to four decimals."""
+    """Setup 1 ms, BF16: every cell to four decimals."""
     assert round(link.handoff_floor_ms(kv.kv_bytes(SHAPE, tokens), gb_s, 1), 4) == expected
 
 
@@ -69,7 +69,7 @@ def test_the_slowest_rank_ends_the_handoff():
 
 
 def test_layerwise_hides_all_but_the_last_layer():
-    """Prefill slower than the link: one layer's transfer and the set-up stay visible."""
+    """Prefill slower than the link: one layer's transfer and the setup stay visible."""
     size = kv.kv_bytes(SHAPE, 2000)
     exposed = link.layerwise_exposed_ms(400, size, 25, 1, layers=80)
     assert round(exposed, 4) == round(1 + 26.2144 / 80, 4)
@@ -93,7 +93,7 @@ def test_splitwise_serial_below_the_crossover():
 
 
 def test_a_store_moves_the_bytes_twice():
-    """Published at 10 GB/s and read at 20: 100 ms and 50 ms, each with its own set-up."""
+    """Published at 10 GB/s and read at 20: 100 ms and 50 ms, each with its own setup."""
     assert link.store_ms(10**9, 10, 20, 1, 2) == 153
 
 
