@@ -139,6 +139,15 @@ def test_a_list_of_findings_says_how_it_falls_short(answer: Any, kind: str) -> N
     assert result.kind == kind
 
 
+def test_choices_may_be_numbers_or_yes_and_no() -> None:
+    """Of numeric choices, one that is not among them is told apart from a wrong one."""
+    one = exercise({"chunk": 512, "safe": False}, kind="find", choices={"chunk": [256, 512, 1024], "safe": [True, False]})
+    assert one.choices == {"chunk": ("256", "512", "1024"), "safe": ("yes", "no")}
+    assert said(one, {"chunk": 700, "safe": False}).kind == "not-a-choice"
+    assert said(one, {"chunk": 256, "safe": False}).kind == "factor-two"
+    assert said(one, {"chunk": "512", "safe": "no"}).outcome == "correct"
+
+
 def test_a_mapping_says_how_much_of_it_is_right() -> None:
     """Missing, unknown and wrong entries are told apart; a common slip of the wrong ones is named."""
     one = exercise({"x": 8, "y": 16, "z": "itl"}, kind="judge", unit="B", choices={"z": ("itl", "ttft")})

@@ -100,7 +100,10 @@ def _slip(exercise: Exercise, plain: Any, expected: Any, rules: Rules) -> slips.
     if isinstance(expected, str):
         return _word_slip(exercise, plain, rules)
     try:
-        return slips.off(number(plain, rules.unit), expected, rules.unit)
+        value = number(plain, rules.unit)
+        if rules.choices and not any(matches(choice, value, rules) for choice in rules.choices):
+            return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {', '.join(rules.choices)}"
+        return slips.off(value, expected, rules.unit)
     except Unreadable as error:
         return error.kind, error.says
 

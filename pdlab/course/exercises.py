@@ -103,6 +103,16 @@ class Exercise(_Strict):
     def _as_text(cls, forms: Any) -> Any:
         return [form if isinstance(form, str) else repr(form) for form in forms] if isinstance(forms, list) else forms
 
+    @field_validator("choices", mode="before")
+    @classmethod
+    def _choices_as_text(cls, choices: Any) -> Any:
+        """Numbers and an unquoted yes or no may be choices too."""
+        if isinstance(choices, dict):
+            return {str(key): cls._choices_as_text(value) for key, value in choices.items()}
+        if isinstance(choices, list):
+            return tuple({True: "yes", False: "no"}[c] if isinstance(c, bool) else str(c) for c in choices)
+        return choices
+
     @model_validator(mode="after")
     def _whole(self) -> Exercise:
         if self.kind == "implement":
