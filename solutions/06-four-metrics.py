@@ -148,6 +148,8 @@ Notebook 01 defined these from raw token times. Once more, with the fine print:
 - **ITL**: the gap between one frame with tokens and the next; each request's largest is judged as well;
 - **E2E**: from send to the last token.
 
+Two tokens that come 10 ms apart have a TPOT of 10 ms: one gap, two tokens, and hence the −1.
+
 The fine print is needed because a stream is not a list of tokens. Here is one as it came off the wire. The number is the frame, then milliseconds since the send. The server was asked to report `usage` in each frame.
 """
 
@@ -421,7 +423,8 @@ Where the differences come from:
 - **Is one token good?** vLLM bench and DistServe set TPOT to 0, which beats any limit. guidellm calls them undetermined and takes them out of the share. aiperf and inference-perf have no ITL or TPOT for them, and so they are not good.
 - **Do failures count?** In guidellm and aiperf they stay in the denominator. inference-perf and DistServe's scripts divide by what came back.
 - **Which TPOT?** guidellm's *time per output token* is (last − start) / n and so holds TTFT; its ITL does not. aiperf divides by the tokens after the first frame. The others divide by n − 1.
-- **From when?** MLPerf counts TTFT from the time a request was due. It is the only one of the six that notices the client's stumble.
+- **What is the first token?** vLLM bench takes the first chunk that has choices, even one without text. In the stream above its TTFT would be 12 ms. No such frame stands in this log.
+- **From when?** MLPerf counts TTFT from the time a request was due. Its is the only verdict of the six that notices the client's stumble; guidellm and inference-perf record the delay, but judge without it.
 
 **What would change this answer?** A clean run. Without failures, one-token answers, packed frames and a late client, all six agree to within a millisecond. Definitions matter when something goes wrong, which is when you look.
 
@@ -460,7 +463,7 @@ poisson = np.cumsum(rng.exponential(1 / RATE, N))
 rescaled = poisson * (N / RATE) / poisson[-1]
 tens = np.cumsum(np.repeat(rng.exponential(1 / RATE, N // 10), 10))
 axes = figure(
-    "The same rate on average, and not the same load",
+    "One client sends 51 requests in a second, the other never more than 28",
     label="hypothetical", source="three seeded generators, 500 requests at 20 a second",
     panels=(2, 1), sharex=True, sharey=True, size=(8.0, 5.0),
 )
@@ -477,7 +480,7 @@ axes[0].set(xlim=(0, 30), ylim=(0, 70))
 show_figure(axes[0], alt=f"""
     Requests sent in each second by two generators of 20 requests a second on average. With
     independent gaps the seconds hold between {np.histogram(poisson, bins=np.arange(0, 25))[0].min()} and {np.histogram(poisson, bins=np.arange(0, 25))[0].max()} requests. With each gap repeated ten times
-    they hold between {np.histogram(tens, bins=np.arange(0, 20))[0].min()} and {np.histogram(tens, bins=np.arange(0, 20))[0].max()}: bursts, and seconds almost without load.
+    they hold between {np.histogram(tens, bins=np.arange(0, 20))[0].min()} and {np.histogram(tens, bins=np.arange(0, 20))[0].max()}: bursts of several seconds, and lulls between them.
 """)
 
 # %% [markdown]
@@ -512,7 +515,7 @@ show_table(
 
 # %% [markdown]
 """
-At a TTFT of 50 ms none of this changes a verdict. At a TTFT of 2 ms it does. On a real network card, or behind TLS, we don't know: that was not tried. The client of this course stamps in the kernel where it can, and each record says which stamp it is.
+Beside a limit of 300 ms none of this changes a verdict. Beside a limit of 2 ms it does. On a real network card, or behind TLS, we don't know: that was not tried. The client of this course stamps in the kernel where it can, and each record says which stamp it is.
 
 **What would change this answer?** A quiet client. Most of the error is the client competing with itself for one core. Give it a core to spare, and look at its dispatch lag before you look at the server.
 
@@ -554,7 +557,7 @@ ax.set(xlim=(4.5, 3400), ylim=(50, 101.5))
 show_figure(ax, alt="""
     Lower end of the 95 % interval on attainment against the number of requests, log scale. With
     every request good it is 57 % at 5 requests, 84 % at 20, 91 % at 40, 95 % at 73 and 98.7 % at
-    300. With 97 % good it stays below the gate of 95 % until about a thousand requests.
+    300. With 97 % good it stays below the gate of 95 % until about five hundred requests.
 """)
 
 # %% [markdown]
