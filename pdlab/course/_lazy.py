@@ -13,6 +13,7 @@ _HOMES = {
     "show_figure": ("pdlab.course.show", "show"),
     "show_table": ("pdlab.course.show", "show_table"),
     "recorded": ("pdlab.course.evidence", "recorded"),
+    "lab_run": ("pdlab.course.labs", "lab_run"),
     "figure": ("pdlab.course.plots", "figure"),
     "line": ("pdlab.course.plots", "line"),
     "ecdf": ("pdlab.course.plots", "ecdf"),
