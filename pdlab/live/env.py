@@ -74,6 +74,16 @@ def versions() -> dict[str, str]:
     return found
 
 
+def openmp() -> Path | None:
+    """Intel's OpenMP library of the live environment (x86_64 only), as vLLM's manual asks for.
+
+    Told to wait 1 ms and no longer (KMP_BLOCKTIME), its threads leave the cores to the HTTP server
+    and the router in between, where the default library's spin: fewer long token gaps.
+    """
+    library = location() / "lib" / "libiomp5.so"
+    return library if library.exists() else None
+
+
 @dataclass(frozen=True)
 class Problem:
     """Why real servers cannot run here, and one sentence on what to do."""

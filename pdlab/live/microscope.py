@@ -35,9 +35,9 @@ class Scene:
     """
 
     prompts: tuple[int, ...] = (1024, 3000)
-    repeats: int = 2
+    repeats: int = 3
     streams: int = 4
-    lead_s: float = 1.0
+    lead_s: float = 1.5
     seed: int = 20
 
 

@@ -350,6 +350,8 @@ class Deployment:
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                 "OMP_NUM_THREADS": "1" if self.budget.shared else str(len(share)),
             }
+            if (openmp := env.openmp()) is not None:
+                settings |= {"LD_PRELOAD": str(openmp), "KMP_BLOCKTIME": "1"}
             delay = self.spec.progress_delay_us
             if delay == "auto":
                 delay = nixl_plugin.delay_for(len(budget.cores()))
