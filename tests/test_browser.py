@@ -1,0 +1,136 @@
+"""A newcomer in a real browser: make lab, type an answer, see *correct*; open a lab, see what was recorded."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+SLOW_MS = 120_000  # a busy machine of two cores starts a kernel in tens of seconds
+
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason=f"no browser here: none of {', '.join(BROWSERS)} (Debian: apt install chromium)"),
+    pytest.mark.xdist_group("browser"),
+]
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the course as a learner has it, with the same environment."""
+    copy = tmp_path_factory.mktemp("course")
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if not name.startswith(("tests/", "data/runs/sim")) and (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    (copy / ".venv").symlink_to(ROOT / ".venv")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def lab(course: Path) -> Iterator[str]:
+    """The address that ``make lab`` prints, with its token; the server ends with the tests."""
+    log = course / "lab.log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            ["make", "lab", "ARGS=--no-browser --ServerApp.port=0 --ServerApp.port_retries=0"],
+            cwd=course, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 180
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+/lab\S*", log.read_text())):
+            assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        yield found[0]
+    finally:
+        os.killpg(server.pid, signal.SIGINT)
+        try:
+            server.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+@pytest.fixture
+def page(lab: str) -> Iterator[Any]:
+    """A fresh browser page; every error it writes to its console is kept in ``page.errors``."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
+        page = browser.new_page(viewport={"width": 1300, "height": 1000})
+        page.set_default_timeout(SLOW_MS)
+        page.errors = []
+        page.on("console", lambda message: message.type == "error" and page.errors.append(message.text))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        yield page
+        browser.close()
+
+
+def open_notebook(page: Any, lab: str, name: str) -> None:
+    """Open ``name`` in JupyterLab, as its file list would, and wait for its kernel."""
+    address, _, token = lab.partition("?")
+    page.goto(f"{address.split('/lab')[0]}/lab/tree/{name}?reset&{token}")
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").first.wait_for()
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) [data-status='idle']").first.wait_for()
+
+
+def cell(page: Any, text: str) -> Any:
+    """The code cell that holds ``text``, scrolled into view."""
+    found = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").filter(has_text=text).first
+    found.scroll_into_view_if_needed()
+    return found
+
+
+def run(page: Any, which: Any) -> None:
+    """Click into a cell and press Shift+Enter, then wait for its number."""
+    which.locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_function("element => /\\[\\d+\\]/.test(element.querySelector('.jp-InputPrompt').innerText)", arg=which.element_handle())
+
+
+def test_a_newcomer_gets_a_first_green_mark(page: Any, lab: str, course: Path) -> None:
+    """make lab opens notebook 00; an answer typed into it and run is *correct*; nothing errs in the console."""
+    open_notebook(page, lab, "notebooks/00-start-here.ipynb")
+    run(page, cell(page, "from pdlab.course import"))
+    check = cell(page, 'check("0.1"')
+    assert "not attempted" in check.inner_text()
+
+    for typed, outcome in (("2000", r"0\.1 not yet"), ("2000 + 200", r"0\.1 correct")):
+        answer = cell(page, "Exercise 0.1")
+        answer.locator(".cm-content").click()
+        page.keyboard.press("ControlOrMeta+a")
+        page.keyboard.type(f"# Exercise 0.1\ntokens_held = {typed}")
+        run(page, answer)
+        run(page, check)
+        check.get_by_text(re.compile(outcome)).first.wait_for()
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("number", ["L2"])
+def test_a_lab_shows_its_recorded_banner_and_a_figure(page: Any, lab: str, course: Path, number: str) -> None:
+    """A lab that nobody has run live says that its numbers are recorded, and shows a figure with words for it."""
+    names = sorted((course / "labs").glob(f"{number}-*.ipynb"))
+    if not names:
+        pytest.skip(f"lab {number} is not in the course yet")
+    open_notebook(page, lab, names[0].relative_to(course).as_posix())
+    panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+    panel.get_by_text(re.compile(r"recorded \d{4}-\d\d-\d\d")).first.wait_for()
+    figure = panel.locator("img[alt]").first
+    figure.scroll_into_view_if_needed()
+    assert len(figure.get_attribute("alt")) > 40
+    assert figure.bounding_box()["width"] > 200
+    assert page.errors == []
