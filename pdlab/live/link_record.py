@@ -45,7 +45,9 @@ def read(directory: Path) -> dict[str, tuple[list[link.Message], link.LinkReport
 
 
 def record(out: Path) -> dict[str, Any]:
-    """Measure and write ``link.json`` and ``provenance.json``."""
+    """Measure and write ``link.json`` and ``provenance.json``; what is there already is kept."""
+    if (out / LINK).exists():
+        return json.loads((out / LINK).read_text())
     document = measure()
     out.mkdir(parents=True, exist_ok=True)
     (out / LINK).write_text(json.dumps(document, indent=None, separators=(",", ":")) + "\n")
