@@ -170,12 +170,14 @@ class Sampler:
 
     def _run(self) -> None:
         with self.path.open("a") as out:
+            stopping = False
             while True:
                 for server in self.servers:
                     out.write(json.dumps(sample(server)) + "\n")
                 out.flush()
-                if self._stop.wait(SAMPLE_S):
+                if stopping:  # the last look was after the last answer, so that counters are whole
                     return
+                stopping = self._stop.wait(SAMPLE_S)
 
     def close(self, sessions: Sequence[dict[str, Any]]) -> None:
         """Put the samples on the run's clock, by the client session in which they were taken."""
