@@ -121,7 +121,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bui
     write_source(root, "02-wrong", CHECK + exercise("2.1", answer="4"), ["2.1"])
     write_source(root, "03-given", CHECK + exercise("3.1").replace("x = ...", "x = 3; y = ..."), ["3.1"])
     write_source(root, "04-address", CHECK + exercise("4.1") + "\n# %%\nprint(object())\n", ["4.1"])
-    write_source(root, "L1-dies", CHECK + exercise("L1.1") + "\n# %%\nimport os\nos._exit(1)\n", ["L1.1"])
+    write_source(root, "L1-dies", CHECK + exercise("L1.1") + "\n# %%\nimport os\nos._exit(1)\n\n# %%\nprint(1)\n", ["L1.1"])
     products = build(root, [])
     return root, {p.path.relative_to(root).as_posix(): p for p in products}
 

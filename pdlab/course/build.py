@@ -29,6 +29,7 @@ from nbformat.reader import NotJSONError
 from pdlab.course import kernels, source
 from pdlab.course.stored import compared_cells, text_of
 from pdlab.errors import BadInput
+from pdlab.live import budget
 
 CELL_TIMEOUT_S = 60
 PIXEL_TOLERANCE = 8  # of 255, in any channel: below what an eye sees, above a font rasteriser's rounding
@@ -36,7 +37,12 @@ PIXEL_SHARE = 0.002  # of all pixels may differ by more: edges of glyphs
 FLOOR = Path("tests", "compared-cells.json")
 VOLATILE = ("nbval-ignore-output", "nbval-skip")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-ADDRESS = re.compile(r"\bat 0x[0-9a-f]{6,}")
+UNREPEATABLE = (
+    (re.compile(r"\bat 0x[0-9a-f]{6,}"), "a memory address"),
+    (re.compile(rf"{re.escape(str(Path.home()))}/"), "a home folder"),
+    (re.compile(rf"{re.escape(str(source.ROOT))}\b"), "where the course lies"),
+    (re.compile(r"/tmp/\S+"), "a temporary path"),
+)
 
 
 @dataclass
@@ -82,7 +88,7 @@ def build(root: Path, wanted: list[str], check: bool = False, run: bool = True, 
             failed.append(Product(one.path, "failed", str(error).splitlines()))
             continue
         jobs += [(one.learner, learner, "not attempted"), (one.answers, answers, "correct")]
-    with ThreadPoolExecutor(max_workers=max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)) as pool:
+    with ThreadPoolExecutor(max_workers=max(2, len(budget.cores()))) as pool:
         products = list(pool.map(lambda job: _one(*job, check=check, run=run), jobs))
     products = failed + products
     if not wanted:
@@ -131,12 +137,12 @@ def execute(notebook: NotebookNode, cwd: Path) -> None:
     Raises ValueError naming the cell and ending with the last lines of its traceback.
     """
     cwd.mkdir(exist_ok=True)
-    for cell in notebook.cells:  # the client notes in the notebook's metadata what it ran on
-        if cell.cell_type == "code":
-            cell.execution_count, cell.outputs = None, []
+    # the client notes in the notebook's metadata what it ran on
     metadata = json.loads(json.dumps(notebook.metadata))
+    begun: list[NotebookNode] = []
     client = NotebookClient(
         notebook,
+        on_cell_execute=lambda cell, cell_index: begun.append(cell),
         km=kernels.manager(asynchronous=True),
         timeout=CELL_TIMEOUT_S,
         interrupt_on_timeout=False,
@@ -149,30 +155,22 @@ def execute(notebook: NotebookNode, cwd: Path) -> None:
     try:
         client.execute(**kernels.start_options())
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise ValueError(_failure(notebook, error)) from error
+        raise ValueError(_failure(begun[-1], error)) from error
     notebook.metadata = nbformat.from_dict(metadata)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [_canonical(output) for output in cell.outputs]
 
 
-def _failure(notebook: NotebookNode, error: Exception) -> str:
+def _failure(cell: NotebookNode, error: Exception) -> str:
     """Which cell ended the run, and why, in a few lines."""
-    for cell in notebook.cells:
-        if cell.cell_type != "code" or not cell.source.strip():
-            continue
-        errors = [o for o in cell.outputs if o.output_type == "error"]
-        if errors and "raises-exception" not in cell.metadata.get("tags", []):
-            lines = ANSI.sub("", "\n".join(errors[0].traceback)).strip().splitlines()
-            return f"cell {cell.id} raised\n" + "\n".join(f"    {line}" for line in lines[-8:])
-        if cell.execution_count is None or isinstance(error, CellTimeoutError | DeadKernelError) and not _finished(cell):
-            why = f"took more than {CELL_TIMEOUT_S} s" if isinstance(error, CellTimeoutError) else "ended the kernel"
-            return f"cell {cell.id} {why}"
-    return str(error).strip()
-
-
-def _finished(cell: NotebookNode) -> bool:
-    return "execution" not in cell.metadata and cell.execution_count is not None
+    if isinstance(error, CellTimeoutError):
+        return f"cell {cell.id} took more than {CELL_TIMEOUT_S} s"
+    if isinstance(error, DeadKernelError):
+        return f"cell {cell.id} ended the kernel"
+    raised = next((output for output in cell.outputs if output.output_type == "error"), None)
+    text = ANSI.sub("", "\n".join(raised.traceback)) if raised else str(error)
+    return f"cell {cell.id} raised\n" + "\n".join(f"    {line}" for line in text.strip().splitlines()[-8:])
 
 
 def _canonical(output: NotebookNode) -> NotebookNode:
@@ -197,8 +195,7 @@ def _unfit(notebook: NotebookNode, verdict: str, path: Path) -> Iterator[str]:
             yield f"{path}: cell {cell.id}: shows {text.strip()[:200]!r}, expected '{cell.metadata.check} {verdict}'"
         if set(VOLATILE) & set(cell.metadata.get("tags", [])):
             continue
-        for pattern, what in ((ADDRESS, "a memory address"), (re.compile(re.escape(str(Path.home())) + r"/"), "a home folder"),
-                              (re.compile(r"/tmp/\S+"), "a temporary path")):
+        for pattern, what in UNREPEATABLE:
             if found := pattern.search(text):
                 yield f"{path}: cell {cell.id}: prints {what} ({found[0]!r}), which will not repeat elsewhere"
 
