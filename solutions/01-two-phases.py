@@ -275,11 +275,12 @@ A user does not see FLOP. A user sees the moment of sending, and then tokens at 
 token_ms = [180, 200, 220, 420, 440]
 ax = figure(
     "The mean time per token, 65 ms, hides one gap of 200 ms",
-    label="hypothetical", source="five assumed arrival times", xlabel="ms since the request was sent", size=(8, 3.4),
+    label="hypothetical", source="five assumed arrival times",
+    xlabel="ms since the request was sent", size=(8, 3.4),
 )
 ax.plot(token_ms, [0] * 5, linestyle="", marker="o", color="#0072B2", markersize=11, zorder=5)
 for number, at in enumerate(token_ms, 1):
-    ax.annotate(f"{number}", (at, 0), xytext=(0, -19), textcoords="offset points", ha="center", fontsize=11)
+    ax.annotate(f"{number}", (at, 0), (0, -19), textcoords="offset points", ha="center", fontsize=11)
 for start, end, height, text in (
     (0, 180, 1, "TTFT 180"), (220, 420, 1, "longest ITL 200"),
     (180, 440, 2, "TPOT = 260 / 4 gaps = 65"), (0, 440, 3, "E2E 440"),
@@ -372,8 +373,9 @@ NAMES = {
 axes = figure(
     "The longest gap follows the size of the piece; separate workers nearly remove it",
     label="measured", source="SmolLM2-135M on vLLM, four streams; first repetition",
-    run=recorded("interference") / "chunk-4096", panels=(1, 4), size=(9.5, 4.2), sharex=True, sharey=True,
-    xlabel="s after the prompt", ylabel="gap before a token (ms)", ylog=True,
+    run=recorded("interference") / "chunk-4096", xlabel="s after the prompt",
+    ylabel="gap before a token (ms)", ylog=True, panels=(1, 4), size=(9.5, 4.2),
+    sharex=True, sharey=True,
 )
 for index, (ax, (key, name)) in enumerate(zip(axes, NAMES.items())):
     one = scene[key][0]
