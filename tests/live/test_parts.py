@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdlab.errors import BadInput
@@ -89,6 +89,7 @@ def straight(setup_ms: float, gb_s: float) -> tuple[link.SizeReport, ...]:
     )  # fmt: skip
 
 
+@settings(deadline=None, max_examples=50)  # a busy machine may be slow
 @given(st.floats(0.01, 1), st.floats(0.5, 50))
 def test_the_line_is_found_again(setup_ms: float, gb_s: float) -> None:
     """Times made from a setup and a stream rate give both back."""

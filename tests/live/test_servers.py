@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from conftest import COMMON, PROMPT_LENGTHS, Up, complete, prompts
 
 from pdlab.live import budget, ledger, link, models, nixl_plugin
 from pdlab.live.serve import Deployment, ServerFailed, Spec
 from pdlab.theory import kv
+from tests.live.live_pair import COMMON, PROMPT_LENGTHS, Up, complete, prompts
 
 pytestmark = pytest.mark.live
 
