@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from nbformat.v4 import new_code_cell
 
@@ -31,6 +32,8 @@ for file in exercises.folder().glob("*.yaml"):
 """
 HOSTILE_OUTSIDE = """
 import os, pathlib, shutil, signal, subprocess
+print("\x1b[2J" * 3)
+subprocess.Popen(["sleep", "1234.5"], start_new_session=True)
 for target in (pathlib.Path(ROOT), pathlib.Path.home().parent, pathlib.Path("/tmp")):
     try:
         (target / "pwned").write_text("x")
@@ -93,6 +96,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, grade.Report]:
         "untouched": learner(root, files / "a.ipynb", {}),
         "right": learner(root, files / "b.ipynb", ANSWERS),
         "mangled": learner(root, files / "renamed copy.ipynb", ANSWERS | {"2.1": "bytes_per_token = 2 * 80 * 8 * 128 * two"}, mangle),
+        "shouting": learner(root, files / "m.ipynb", ANSWERS | {"2.1": "raise ValueError('\\x1b[2J red')", "2.3": "from IPython.display import display, HTML\nlatency = 'itl'\ndisplay(HTML('x' * 20_000_000))"}),
         "wrong": learner(root, files / "d.ipynb", {"2.1": "bytes_per_token = 163840", "2.2": "def kv_bytes(l, h, d, t):\n    return l * h * d * 2 * t", "2.3": 'latency = "ttft"', "2.4": 'verdict = {"adopt": ..., "kib": 320}'}),
         "broken": learner(root, files / "e.ipynb", ANSWERS | {"2.1": "bytes_per_token = = 3", "2.2": "import os\nos._exit(3)", "2.3": "while True: pass"}),
         "stubborn": learner(root, files / "f.ipynb", ANSWERS | {"2.1": loop, "2.2": "def kv_bytes(l, h, d, t):\n    while True: pass", "2.3": "while True: print('x' * 100)"}),
@@ -168,6 +172,13 @@ def test_a_broken_cell_hurts_only_its_exercise(graded: dict[str, grade.Report]) 
     assert "line 2" in result(report, "2.1").message
 
 
+def test_what_a_notebook_shows_cannot_harm_the_reader(graded: dict[str, grade.Report]) -> None:
+    """Control characters do not reach the terminal, and an output of 20 MB costs at most its own exercise."""
+    report = graded["shouting"]
+    assert result(report, "2.1").message == "its cell raises ValueError:  [2J red"
+    assert {outcomes(report)[name] for name in ("2.2", "2.4")} == {"correct"}
+
+
 def test_what_cannot_be_interrupted_is_ended(graded: dict[str, grade.Report]) -> None:
     """A loop that catches interrupts, a function that never returns and a flood of output are stopped."""
     report = graded["stubborn"]
@@ -212,7 +223,9 @@ def test_an_attack_on_files_and_processes_hurts_only_itself(graded: dict[str, gr
     report = graded["outside"]
     assert {k: v for k, v in outcomes(report).items() if k != "2.3"} == {"2.1": "correct", "2.2": "correct", "2.4": "correct"}
     assert result(report, "2.3").outcome == "not yet"
-    assert not Path("/tmp/pwned").exists()
+    if grade_sandbox.landlock_version():
+        assert not Path("/tmp/pwned").exists()
+    assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "1234.5"]]
 
 
 def test_a_deleted_answer_cell_is_not_attempted(graded: dict[str, grade.Report]) -> None:

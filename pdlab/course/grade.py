@@ -120,7 +120,7 @@ def _grade_one(path: Path, answers: list[Backbone], limits: Limits) -> Report:
     report.course_notebook = backbone.name
     merged = grade_merge.merge(learner, backbone)
     records, culprits = _run_to_the_end(merged, limits, started + limits.notebook_s)
-    report.notes = merged.notes + _notes(merged, records, culprits, limits)
+    report.notes = [_printable(note) for note in merged.notes + _notes(merged, records, culprits, limits)]
     for exercise_id in merged.exercises:
         report.exercises.append(_result(exercise_id, merged, records, culprits, limits))
     report.seconds = time.monotonic() - started
@@ -314,6 +314,7 @@ def _result(exercise_id: str, merged: Merge, records: Records, culprits: dict[st
         result.kind, result.message = "no-time", f"the notebook used up its {limits.notebook_s:g} s before it"
     elif not judged:
         result.outcome, result.kind, result.message = _unjudged(exercise_id, merged, check, culprits, limits)
+    result.message = _printable(result.message)
     notes = merged.exercise_notes.get(exercise_id, [])
     result.notes = [note for note in notes if result.outcome != "correct" or note != grade_merge.STORED_CORRECT]
     return result
@@ -354,6 +355,11 @@ def _trouble(record: dict[str, Any] | None, culprits: dict[str, str], limits: Li
         text = re.sub(r"\((?:\S+\.py|<[^>]*>|<unknown>), (line \d+)\)", r"(\1)", text)
         return ("syntax-error" if name in _SYNTAX else "raises"), f"its cell raises {name}" + (f": {text}" if text else "")
     return None
+
+
+def _printable(text: str) -> str:
+    """Text of a learner's making without what could move a terminal's cursor."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")

@@ -21,6 +21,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from pdlab.errors import BadInput
 
+MOST_BYTES = 100_000_000
+
 Role = Literal["given", "guess", "answer", "check", "extra"]
 
 _FIRST_LINE = re.compile(r"\s*#\s*exercise\s+(L?\d+\.\d+)\b", re.I)
@@ -81,6 +83,8 @@ class LearnerCell:
 def read_learner(path: Path) -> list[LearnerCell]:
     """The cells of a learner's notebook, read forgivingly.  Raises BadInput when it is none."""
     try:
+        if path.exists() and not path.is_dir() and (not path.is_file() or path.stat().st_size > MOST_BYTES):
+            raise BadInput(f"a file of more than {MOST_BYTES:,} bytes, or no ordinary file", "a notebook", str(path))
         document = json.loads(path.read_bytes())
         cells = document["cells"]
         if not isinstance(cells, list):

@@ -24,6 +24,7 @@ from pdlab.course import _quick  # isort: skip  # noqa: F401, before nbformat
 import nbformat
 import psutil
 import pytest
+import zmq
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 from nbval.kernel import RunningKernel
@@ -67,6 +68,7 @@ class Kernel(RunningKernel):
         with open(os.devnull, "w") as nowhere:
             self.km.start_kernel(cwd=job["cwd"], env=job["env"], stdout=nowhere, stderr=nowhere)
         self.process = psutil.Process(self.km.provisioner.pid)
+        self.km.context.sockopts[zmq.MAXMSGSIZE] = MOST_OUTPUT_BYTES  # a larger message never gets here
         self.kc = self.km.client()
         self.kc.start_channels()
         self._begin(60.0)

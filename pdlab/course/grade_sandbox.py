@@ -55,7 +55,7 @@ def contained() -> list[str]:
     if version:
         kept.append("files outside its temporary copy")
     if version >= 4:
-        kept.append("outgoing connections")
+        kept.append("outgoing TCP connections")
     if version >= 6:
         kept.append("signals to other processes")
     return kept
@@ -117,7 +117,7 @@ def _bits(rights: Iterable[str]) -> int:
 
 def readable() -> list[str]:
     """Folders that Python and its libraries have to read, on this machine."""
-    system = ["/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys/devices/system", "/opt/conda"]
+    system = ["/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys/devices/system", "/dev/zero", "/dev/random", "/dev/urandom"]
     python = {sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent), str(Path(os.__file__).parent)}
     return [*system, *sorted(python)]
 
@@ -126,7 +126,7 @@ def main() -> None:
     """Limit and confine this process, then be an IPython kernel."""
     limits = json.loads(os.environ.pop(LIMITS))
     limit(limits["memory_bytes"], limits["file_bytes"], limits["cpu_s"])
-    confine([*readable(), *limits["read"]], [*limits["write"], "/dev"])
+    confine([*readable(), *limits["read"]], [*limits["write"], "/dev/null"])
     from ipykernel.kernelapp import IPKernelApp
 
     IPKernelApp.launch_instance(argv=[*sys.argv[1:], "--HistoryManager.enabled=False", "--quiet"])

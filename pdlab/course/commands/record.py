@@ -15,22 +15,24 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write, and say where."""
+    """Measure, write, and say where; 1 when a server or a transfer failed."""
+    import sys
+
     from pdlab.errors import BadInput
+    from pdlab.live import ledger, link, link_record, microscope
+    from pdlab.live.serve import ServerFailed
 
     if args.out.exists() and any(args.out.iterdir()):
         raise BadInput(f"files in {args.out}", "an empty or new directory", "--out")
-    if args.what == "interference":
-        from pdlab.live import microscope
-
-        microscope.record(args.out, args.model)
-    elif args.what == "nixl-bytes":
-        from pdlab.live import ledger
-
-        ledger.record(args.out, args.model)
-    else:
-        from pdlab.live import link_record
-
-        link_record.record(args.out)
+    try:
+        if args.what == "interference":
+            microscope.record(args.out, args.model)
+        elif args.what == "nixl-bytes":
+            ledger.record(args.out, args.model)
+        else:
+            link_record.record(args.out)
+    except (ServerFailed, ledger.LedgerFailed, link.LinkFailed) as error:
+        print(f"pdlab record: {error}", file=sys.stderr)
+        return 1
     print(f"recorded: {args.out}")
     return 0

@@ -1,0 +1,69 @@
+"""The course at a glance, from saved notebooks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pdlab.course import exercises, progress
+from pdlab.course.cli import main
+from tests.gradecourse import ANSWERS, learner, write_course
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_course(tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.setenv(exercises.COURSE, str(tmp_path))
+    return tmp_path
+
+
+def shows(texts: dict[str, str]):
+    """A change that stores these texts as the outputs of the check cells."""
+
+    def change(cells: list) -> None:
+        for cell in cells:
+            if (name := cell.metadata.get("check")) in texts:
+                cell.outputs = [{"output_type": "display_data", "metadata": {}, "data": {"text/plain": texts[name]}}]
+
+    return change
+
+
+def test_saved_outcomes_are_counted(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each check's saved words count; what never ran is not attempted; only correct earns points."""
+    texts = {"2.1": "2.1 correct (1 point). Why.", "2.2": "2.2 not yet: no", "2.3": "2.3 not attempted"}
+    learner(course, course / "notebooks" / "02-mini.ipynb", ANSWERS, shows(texts))
+    assert main(["progress", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    book = document["notebooks"][0]
+    assert book["exercises"] == {"2.1": "correct", "2.2": "not yet", "2.3": "not attempted", "2.4": "not attempted"}
+    assert (document["points"], document["max_points"], book["not_yet"], document["basis"]) == (1, 7, 1, "saved notebooks")
+
+
+def test_the_completion_list_follows_its_exercises(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line is done when every exercise that proves it is correct, and says how many are until then."""
+    (course / "data" / "completion.yaml").write_text('- {says: "size it", proved_by: ["2.1"]}\n- {says: "judge it", proved_by: ["2.1", "2.4"]}\n')
+    learner(course, course / "notebooks" / "02-mini.ipynb", ANSWERS, shows({"2.1": "2.1 correct (1 point)."}))
+    lines = progress.completion(progress.survey())
+    assert [line.done for line in lines] == [True, False]
+    assert main(["progress"]) == 0
+    text = capsys.readouterr().out
+    assert "1 of 2" in text and "1 of 7 points" in text
+
+
+def test_a_missing_or_broken_notebook_is_told(course: Path) -> None:
+    """A notebook that is not built or cannot be read has a remark, and the survey goes on."""
+    assert "pdlab build" in progress.survey()[0].remark
+    (course / "notebooks" / "02-mini.ipynb").write_text("{")
+    book = progress.survey()[0]
+    assert "no notebook" in book.remark and set(book.outcomes.values()) == {"not attempted"}
+
+
+def test_prove_grades_instead_of_believing(course: Path) -> None:
+    """With --prove, an answer that is right counts though nothing was saved, and a saved claim alone does not."""
+    claim = shows({"2.3": "2.3 correct (1 point)."})
+    learner(course, course / "notebooks" / "02-mini.ipynb", {"2.1": ANSWERS["2.1"]}, claim)
+    book = progress.survey(prove=True)[0]
+    assert book.outcomes == {"2.1": "correct", "2.2": "not attempted", "2.3": "not attempted", "2.4": "not attempted"}
