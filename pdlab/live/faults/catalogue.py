@@ -1,0 +1,348 @@
+"""The faults, one function each.
+
+A fault gets a scene whose servers are up and idle, breaks one thing at a moment that a server's own
+counter or state shows, and returns what the client saw.  What was broken is mended by ``table``:
+stopped processes go on, dead servers are started again, and blocks are awaited.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pdlab.live.faults.middle import Middle
+from pdlab.live.faults.scene import Answer, NotInjected, Scene
+from pdlab.live.front import routed
+
+PROMPT, LONG, OUTPUT = 700, 2800, 24
+SHORT_DEADLINES = ("--prefill-deadline", "2", "--first-token-deadline", "2")
+
+
+@dataclass
+class Seen:
+    """What one run of a fault showed.  ``injected`` is the proof that it happened."""
+
+    injected: str
+    answer: Answer
+    reference: list[int]
+    attempts: int = 1
+    notes: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``pair`` names the servers it needs (see ``table.PAIRS``); ``expects`` is said before it runs."""
+
+    name: str
+    pair: str
+    says: str
+    expects: str
+    run: Callable[[Scene], Seen]
+
+
+CATALOGUE: dict[str, Fault] = {}
+
+
+def fault(name: str, pair: str, says: str, expects: str) -> Callable[[Callable[[Scene], Seen]], Callable[[Scene], Seen]]:
+    def enter(run: Callable[[Scene], Seen]) -> Callable[[Scene], Seen]:
+        CATALOGUE[name] = Fault(name, pair, says, expects, run)
+        return run
+
+    return enter
+
+
+def _through_router(scene: Scene, options: tuple[str, ...], prompt: list[int]) -> tuple[Answer, int]:
+    """One request through a router of its own; the answer and the attempts that its log shows."""
+    import json
+
+    log = scene.deployment.run_dir / "router.jsonl"
+    name = f"fault-{len(log.read_text().splitlines()) if log.exists() else 0}"
+    with routed(scene.deployment, *options) as url:
+        answer = scene.send(url, scene.body(prompt, OUTPUT), name).wait()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    mine = [line for line in lines if line["request_id"] == name]
+    if len(mine) != 1:
+        raise NotInjected(f"{len(mine)} lines in the router's log for one request")
+    return answer, mine[0]["attempts"]
+
+
+# ── prefill dies ────────────────────────────────────────────────────────────────────────────
+
+
+@fault("prefill-killed-before, fail", "nixl", "prefill is dead when the request comes; the router fails at once",
+       "an HTTP error, no token")
+def killed_before_fail(scene: Scene) -> Seen:
+    return _killed_before(scene, "fail")
+
+
+@fault("prefill-killed-before, retry", "nixl", "the same; the router retries once",
+       "the right answer, computed by decode")
+def killed_before_retry(scene: Scene) -> Seen:
+    return _killed_before(scene, "retry")
+
+
+def _killed_before(scene: Scene, mode: str) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    reference = scene.reference(prompt, OUTPUT)
+    scene.deployment.kill(scene.prefill)
+    answer, attempts = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
+    return Seen(f"prefill alive: {scene.deployment.alive(scene.prefill)}", answer, reference, attempts)
+
+
+@fault("prefill-killed-after, fail", "nixl", "prefill dies between its answer and the pull; decode's policy is fail",
+       "an error after HTTP 200, no token")
+def killed_after_fail(scene: Scene) -> Seen:
+    return _killed_after(scene)
+
+
+@fault("prefill-killed-after, recompute", "nixl-recompute", "the same; decode's policy is recompute",
+       "the right answer, computed by decode")
+def killed_after_recompute(scene: Scene) -> Seen:
+    return _killed_after(scene)
+
+
+def _killed_after(scene: Scene) -> Seen:
+    _handshake(scene)  # the pair knows each other, as in a fleet that has been up for a while
+    prompt = scene.prompt(PROMPT)
+    params = scene.prefilled(prompt)
+    scene.deployment.kill(scene.prefill)
+    answer = scene.pull(prompt, params, OUTPUT).wait()
+    reference = scene.reference(prompt, OUTPUT)
+    return Seen("blocks were kept, then prefill was gone", answer, reference)
+
+
+@fault("prefill-killed-during", "tcp", "prefill dies in the middle of a slow transfer (TCP connector)",
+       "an error, no token; decode computes nothing from half a cache")
+def killed_during(scene: Scene) -> Seen:
+    prompt = scene.prompt(LONG)
+    params = scene.prefilled(prompt)
+    with Middle(params["remote_port"], bytes_per_s=1_000_000) as middle:
+        answer = scene.pull(prompt, params | {"remote_port": middle.port}, OUTPUT)
+        scene.until(lambda: middle.passed > 1_000_000, "a megabyte of the transfer")
+        scene.deployment.kill(scene.prefill)
+        answer.wait()
+    return Seen(f"{middle.passed:,} bytes had passed", answer, scene.reference(prompt, OUTPUT))
+
+
+# ── prefill freezes ─────────────────────────────────────────────────────────────────────────
+
+
+@fault("prefill-frozen, no deadline", "nixl", "prefill is stopped before the pull and goes on after 3 s; nobody has a deadline",
+       "decode waits as long as prefill sleeps, then the right answer")
+def frozen(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    params = scene.prefilled(prompt)
+    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
+    answer = scene.pull(prompt, params, OUTPUT)
+    scene.until(lambda: scene.waiting(scene.decode, "deferred") >= 1, "a request deferred for its KV")
+    if answer.ended.wait(3.0) or answer.tokens:
+        raise NotInjected("the answer came although prefill was stopped")
+    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    answer.wait()
+    waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
+    return Seen("decode deferred the request", answer, scene.reference(prompt, OUTPUT), facts={"first_token_s": round(waited_s, 1)})
+
+
+@fault("prefill-frozen, fail", "nixl", "prefill is stopped; the router has a deadline of 2 s and fails", "HTTP 504 after 2 s")
+def frozen_fail(scene: Scene) -> Seen:
+    return _frozen_router(scene, "fail")
+
+
+@fault("prefill-frozen, retry", "nixl", "the same; the router retries once", "the right answer after 2 s, computed by decode")
+def frozen_retry(scene: Scene) -> Seen:
+    return _frozen_router(scene, "retry")
+
+
+def _frozen_router(scene: Scene, mode: str) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
+    answer, attempts = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
+    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
+    if waited_s < 1.9:
+        raise NotInjected("the answer came before the deadline")
+    return Seen("no answer within the deadline", answer, scene.reference(prompt, OUTPUT), attempts,
+                facts={"first_answer_s": round(waited_s, 1)})  # fmt: skip
+
+
+# ── wrong or old parameters ─────────────────────────────────────────────────────────────────
+
+
+@fault("wrong engine id", "nixl", "the parameters name an engine that prefill is not", "an error, no token")
+def wrong_engine(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    params = scene.prefilled(prompt)
+    answer = scene.pull(prompt, params | {"remote_engine_id": "somebody-else"}, OUTPUT).wait()
+    return Seen("engine id somebody-else", answer, scene.reference(prompt, OUTPUT))
+
+
+@fault("wrong port", "nixl", "the parameters name a port where nobody listens", "an error after the handshake's 5 s, no token")
+def wrong_port(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    params = scene.prefilled(prompt)
+    answer = scene.pull(prompt, params | {"remote_port": 1, "remote_engine_id": "nobody-home"}, OUTPUT).wait()
+    return Seen("port 1", answer, scene.reference(prompt, OUTPUT), facts={"error_after_s": round(answer.ended_s - answer.sent_s, 1)})
+
+
+@fault("stale parameters", "nixl", "one prompt's parameters are sent with another prompt of the same length",
+       "HTTP 200 and wrong tokens, with no error anywhere")
+def stale(scene: Scene) -> Seen:
+    first, second = scene.prompt(PROMPT), scene.prompt(PROMPT)
+    answer = scene.pull(second, scene.prefilled(first), OUTPUT).wait()
+    scene.deployment.reset_prefix_caches()  # decode now believes that these blocks are the second prompt's
+    reference = scene.reference(second, OUTPUT)
+    return Seen("blocks of another prompt were named", answer, reference)
+
+
+@fault("lease over before the pull", "nixl", "decode comes after the lease has ended, before the blocks are used again",
+       "the right answer by luck; prefill counts a late notification")
+def lease_over(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    before = scene.counters(scene.prefill)["expired"]
+    params = scene.prefilled(prompt)
+    scene.until(lambda: scene.counters(scene.prefill)["expired"] > before, "an expired lease", scene.lease_s + 30)
+    answer = scene.pull(prompt, params, OUTPUT).wait()
+    return Seen("the lease counter went up", answer, scene.reference(prompt, OUTPUT))
+
+
+@fault("stranded prefills", "nixl", "prompts are prefilled and never pulled until the cache is full",
+       "the next prefill waits for room until leases end")
+def stranded(scene: Scene) -> Seen:
+    while scene.used_share(scene.prefill) < 0.75:
+        scene.prefilled(scene.prompt(1000))
+    full = scene.used_share(scene.prefill)
+    prompt = scene.prompt(LONG)
+    answer = scene.send(scene.prefill.base_url, scene.body(prompt, 1))
+    scene.until(lambda: scene.waiting(scene.prefill, "capacity") >= 1, "a prefill that waits for blocks", 10)
+    answer.wait()
+    waited_s = answer.ended_s - answer.sent_s
+    return Seen(f"{full:.0%} of the blocks stranded", answer, scene.reference(prompt, 1), facts={"waited_s": round(waited_s, 1)})
+
+
+# ── decode dies, the client leaves ──────────────────────────────────────────────────────────
+
+
+@fault("decode killed before the first token", "nixl", "decode dies while it waits for the transfer", "the connection breaks, no token")
+def decode_killed_early(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    reference = scene.reference(prompt, OUTPUT)
+    scene.deployment.reset_prefix_caches()
+    params = scene.prefilled(prompt)
+    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
+    answer = scene.pull(prompt, params, OUTPUT)
+    scene.until(lambda: scene.waiting(scene.decode, "deferred") >= 1, "a request deferred for its KV")
+    scene.deployment.kill(scene.decode)
+    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    answer.wait()
+    return Seen("decode had deferred the request", answer, reference)
+
+
+@fault("decode killed in mid-stream", "nixl", "decode dies after five tokens; the router retries, but not after a token",
+       "the tokens that came, each once, then an error; one attempt")
+def decode_killed_late(scene: Scene) -> Seen:
+    import json
+
+    prompt = scene.prompt(PROMPT)
+    reference = scene.reference(prompt, 400)
+    scene.deployment.reset_prefix_caches()
+    with routed(scene.deployment, "--on-failure", "retry") as url:
+        answer = scene.send(url, scene.body(prompt, 400), "mid-stream")
+        scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
+        scene.deployment.kill(scene.decode)
+        answer.wait()
+    if answer.finished:
+        raise NotInjected("the answer was complete before decode died")
+    log = (scene.deployment.run_dir / "router.jsonl").read_text().splitlines()
+    mine = [line for line in map(json.loads, log) if line["request_id"] == "mid-stream"]
+    return Seen(f"{len(answer.tokens)} tokens had gone out", answer, reference, mine[-1]["attempts"])
+
+
+@fault("client gone in prefill", "nixl", "the client hangs up while prefill computes", "nothing is left, on either side")
+def gone_in_prefill(scene: Scene) -> Seen:
+    prompt = scene.prompt(LONG)
+    aborted = scene.counters(scene.prefill)["aborted"]
+    with routed(scene.deployment) as url:
+        scene.deployment.signal(scene.prefill, signal.SIGSTOP)  # so that it cannot be done too soon
+        answer = scene.send(url, scene.body(prompt, OUTPUT))
+        scene.until(lambda: answer.socket is not None, "the request on its way")
+        scene.deployment.signal(scene.prefill, signal.SIGCONT)
+        scene.until(lambda: scene.number(scene.prefill, "vllm:num_requests_running") >= 1, "a running prefill", 5)
+        scene.hang_up(answer)
+        answer.wait()
+        scene.until(lambda: scene.counters(scene.prefill)["aborted"] > aborted, "an aborted prefill", 10)
+    return Seen("prefill counted an abort", answer, [])
+
+
+@fault("client gone in transfer", "nixl", "the client hangs up while decode waits for the blocks", "nothing is left once the lease is over")
+def gone_in_transfer(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    params = scene.prefilled(prompt)
+    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
+    answer = scene.pull(prompt, params, OUTPUT)
+    scene.until(lambda: scene.waiting(scene.decode, "deferred") >= 1, "a request deferred for its KV")
+    scene.hang_up(answer)
+    answer.wait()
+    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    return Seen("decode had deferred the request", answer, [])
+
+
+@fault("client gone in decode", "nixl", "the client hangs up after five tokens", "decode stops and frees its blocks at once")
+def gone_in_decode(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    reference = scene.reference(prompt, 400)
+    scene.deployment.reset_prefix_caches()
+    aborted = scene.counters(scene.decode)["aborted"]
+    answer = scene.pull(prompt, scene.prefilled(prompt), 400)
+    scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
+    scene.hang_up(answer)
+    answer.wait()
+    scene.until(lambda: scene.counters(scene.decode)["aborted"] > aborted, "an aborted answer", 10)
+    return Seen(f"{len(answer.tokens)} tokens had come", answer, reference)
+
+
+# ── bytes that change, links that crawl ─────────────────────────────────────────────────────
+
+
+@fault("corrupted payload, checksum", "tcp", "bytes change on the way; the TCP connector checks", "an error, no token")
+def corrupted_checked(scene: Scene) -> Seen:
+    return _corrupted(scene)
+
+
+@fault("corrupted payload, no checksum", "tcp-unchecked", "bytes change on the way; nobody checks",
+       "HTTP 200 and wrong tokens, with no error anywhere")
+def corrupted_unchecked(scene: Scene) -> Seen:
+    return _corrupted(scene)
+
+
+def _corrupted(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    params = scene.prefilled(prompt)
+    with Middle(params["remote_port"], corrupt=True) as middle:
+        answer = scene.pull(prompt, params | {"remote_port": middle.port}, OUTPUT).wait()
+    if not middle.corrupted:
+        raise NotInjected("no byte was changed")
+    scene.deployment.reset_prefix_caches()  # wrong blocks may be cached under the right names
+    return Seen(f"{middle.corrupted:,} bytes were changed", answer, scene.reference(prompt, OUTPUT))
+
+
+@fault("slow link", "tcp", "the link carries 2 MB/s", "the right answer, late: the wait is in TTFT")
+def slow_link(scene: Scene) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    params = scene.prefilled(prompt)
+    with Middle(params["remote_port"], bytes_per_s=2_000_000) as middle:
+        answer = scene.pull(prompt, params | {"remote_port": middle.port}, OUTPUT).wait()
+    waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
+    if middle.passed < 100_000:
+        raise NotInjected("nothing went over the slow link")
+    return Seen(f"{middle.passed:,} bytes at 2 MB/s", answer, scene.reference(prompt, OUTPUT), facts={"first_token_s": round(waited_s, 2)})
+
+
+def _handshake(scene: Scene) -> None:
+    """One healthy request, so that the fault does not fall into the pair's first meeting."""
+    prompt = scene.prompt(40)
+    answer = scene.pull(prompt, scene.prefilled(prompt), 2).wait()
+    if not answer.finished:
+        raise NotInjected(f"the pair is not healthy: {answer.saw()}")
