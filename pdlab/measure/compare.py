@@ -184,7 +184,8 @@ def _same_trace(run_a: Run, run_b: Run) -> Check:
             return Check(name, "fail", f"{late} of {a.num_rows} requests were due at another time")
     elif names[0] is None:
         return Check(name, "fail", "neither a workload nor a schedule is stated")
-    return Check(name, "pass", f"{a.num_rows} requests" + (f" of {names[0]}" if names[0] else ""))
+    trace = names[0].get("trace", names[0]) if isinstance(names[0], dict) else names[0]
+    return Check(name, "pass", f"{a.num_rows} requests" + (f" of {trace}" if trace else ""))
 
 
 def _same_cache(run_a: Run, run_b: Run) -> Check:
