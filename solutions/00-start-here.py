@@ -198,7 +198,10 @@ No. Throughput counts all tokens or requests a second. DistServe counts the requ
 <details><summary>A colleague shows you a ratio between two systems. What do you ask for first?</summary>
 Both numbers, the condition under which each was taken, and what the two sides had in common: the same hardware, requests and limits. A ratio without them is an opinion.
 </details>
+"""
 
+# %% [markdown]
+"""
 **Next** is notebook 01: one long prompt, and a reader who waits.
 
 ## Sources
