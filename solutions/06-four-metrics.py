@@ -9,7 +9,7 @@ At the end you can take any load tool's output and say what it counted, what it 
 
 # %%
 from pdlab.course import *
-from pdlab.measure import frames, rules, slo, smallrun
+from pdlab.measure import rules, slo, smallrun
 
 # %% [markdown]
 """
