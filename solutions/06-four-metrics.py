@@ -426,7 +426,7 @@ Where the differences come from:
 - **What is the first token?** vLLM bench takes the first chunk that has choices, even one without text. In the stream above its TTFT would be 12 ms. No such frame stands in this log.
 - **From when?** MLPerf counts TTFT from the time a request was due. Its is the only verdict of the six that notices the client's stumble; guidellm and inference-perf record the delay, but judge without it.
 
-**What would change this answer?** A clean run. Without failures, one-token answers, packed frames and a late client, all six agree to within a millisecond. Definitions matter when something goes wrong, which is when you look.
+**What would change this answer?** A clean run. Without failures, one-token answers, stalls and a late client, all of them call the same requests good. Definitions matter when something goes wrong, which is when you look.
 
 ### What a file cannot tell
 
