@@ -141,7 +141,7 @@ print("course files:", "found" if files_ok else "missing: clone the course again
 | 01 | two phases | why do prefill and decode disturb each other? | 40 |
 | 02 | KV sizing | how many bytes would have to travel? | 40 |
 | 03 | the hand-off budget | how long do they take, at least? | 40 |
-| 04 | published arithmetic | what do the papers' figures say, and what not? | 30 |
+| 04 | published arithmetic | what do the papers' figures say, and what not? | 40 |
 | 05 | topology and cost | what does a fair comparison hold equal? | 35 |
 | 06 | four metrics | which number is a promise to the reader? | 40 |
 | 07 | the equal-budget plan | which design meets the promise at a higher rate? | 40 |
@@ -161,7 +161,7 @@ Five labs use real servers, or recorded runs of them. Each takes about an hour.
 
 **On your own**, go in order, one notebook a sitting. Do 10 a day or more after 09: what you can still say then, you have learnt.
 
-**In a workshop**, choose by the time there is:
+**In a workshop**, choose by the time there is, meals not counted:
 
 | time | in this order | what the group takes home |
 |---|---|---|
