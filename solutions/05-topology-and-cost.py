@@ -64,7 +64,7 @@ tpot = [report.tpot_ms.p50 for report in reports]
 ax = figure(
     "The pool whose gauge showed 33 % is the one that fills up",
     label="simulated", source="AISimulate, 16 × H100, TP8 prefill + TP8 decode, 2,000 tokens in, 200 out",
-    xlabel="offered requests/s", ylabel="median, as a multiple of its value at 1/s", ylog=True,
+    xlabel="offered requests/s", ylabel="median, × its value at 1/s", ylog=True,
 )
 line(ax, rates, [value / ttft[0] for value in ttft], f"TTFT: {ttft[0]:.0f} ms → {ttft[-1]:,.0f} ms")
 line(ax, rates, [value / tpot[0] for value in tpot], f"TPOT: {tpot[0]:.1f} ms → {tpot[-1]:.1f} ms")
@@ -73,7 +73,7 @@ ax.minorticks_off()
 show_figure(ax, alt=(
     f"Median TTFT and TPOT against the offered rate, as multiples of their values at 1 request/s. "
     f"TTFT goes from {ttft[0]:.0f} ms to {ttft[-1]:,.0f} ms at 12 requests/s. "
-    f"TPOT goes from {tpot[0]:.1f} to {tpot[-1]:.1f} ms, twelve per cent more."
+    f"TPOT goes from {tpot[0]:.1f} to {tpot[-1]:.1f} ms, an eighth more."
 ))
 
 # %% [markdown]
@@ -397,7 +397,7 @@ show_table(
 
 # %% [markdown]
 """
-Row C needs care. Its 77 ms have more than one cause: a TP4 worker prefills more slowly than a TP8 one, the hand-off of row B is inside, and a prompt may find its prefill worker taken. Of the six terms it is nearest to `"queueing"`: time before the first token that the other design does not ask for.
+Row C needs care. Its 76 ms have more than one cause: a TP4 worker prefills more slowly than a TP8 one, the hand-off of row B is inside, and a prompt may find its prefill worker taken. Of the six terms it is nearest to `"queueing"`: time before the first token that the other design does not ask for.
 
 Which term does each row put a figure to? Use `"interference"`, `"scaling apart"`, `"transfer"`, `"queueing"`, `"copies"`, `"imbalance"`, each once.
 """
@@ -421,7 +421,7 @@ check("5.8", terms)
 
 # %% [markdown]
 """
-Row B deserves a look back. The floor of notebook 03 for these bytes is 6.5 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than twice that, though its model has no set-up at all. The rest is waiting. Decode takes a newcomer only between two steps, and a step takes some 20 ms. Passing the floor keeps a link on the list, no more.
+Row B deserves a look back. The floor of notebook 03 for these bytes is 6.5 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than four times that, though its model has no set-up at all. The rest is waiting. Decode takes a newcomer only between two steps, and a step takes some 20 ms. Passing the floor keeps a link on the list, no more.
 
 ## One yardstick
 
@@ -503,7 +503,7 @@ guesses({"5.a": "prefill", "5.b": f"{2 * copy / 1e9:.0f}"})
 Answer from memory, aloud or on paper. Then open the line.
 
 <details><summary>From 03: a link passes the hand-off floor with 12 ms to spare. What do you know about the tail of the hand-off?</summary>
-Nothing but a lower bound. Queueing, buffers and synchronisation come on top, and a floor has no percentile. Row B above is an example: floor 6.5 ms, median more than twice that.
+Nothing but a lower bound. Queueing, buffers and synchronisation come on top, and a floor has no percentile. Row B above is an example: floor 6.5 ms, median more than four times that.
 </details>
 
 <details><summary>From 04: "DistServe serves up to 7.4 times the requests". Against what, and under which condition?</summary>

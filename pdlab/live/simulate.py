@@ -30,7 +30,7 @@ from pdlab.measure.workload import Trace
 ROOT = Path(pdlab.__file__).resolve().parents[1]
 PYTHON = ROOT / ".venv-sim" / "bin" / "python"
 HASHES = "hashes.json"
-STALL_S = 300.0  # a point takes about half a second; importing the simulator a few seconds
+STALL_S = 900.0  # a point takes about half a second on an idle core; this is for a hang
 TRIES = 2
 TURN_UP = "Run `make sim` once: it installs the simulator into .venv-sim."
 

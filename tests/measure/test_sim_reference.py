@@ -91,6 +91,17 @@ def test_a_saturated_prefill_pool_serves_at_one_over_its_service_time(path, repl
     assert simcheck.served_rps(run(path)) == pytest.approx(replicas / service_s, rel=0.001)
 
 
+@pytest.mark.parametrize("chunk", [256, 512])
+def test_saturated_aggregation_completes_what_full_passes_can_carry(chunk):
+    """Replicas x chunk / (tokens a request x pass time) is the completion rate, within 1 %."""
+    kept = run(f"chunks/aggregated-chunk-{chunk}-cold-16rps")
+    pass_s = kept.provenance["summary"]["itl_p50_ms"] / 1000
+    ends_s = np.sort(kept.table["end_ns"].to_numpy()) / 1e9
+    quarter = len(ends_s) // 4
+    completed = (len(ends_s) - 2 * quarter) / (ends_s[-quarter] - ends_s[quarter])
+    assert completed == pytest.approx(2 * chunk / ((2000 + 200) * pass_s), rel=0.01)
+
+
 def test_no_pool_computes_longer_than_the_run_lasts():
     """Busy shares lie in (0, 1]; beyond capacity the aggregated pool is never idle."""
     for group in GROUPS:
