@@ -273,7 +273,7 @@ class Deployment:
     def _spawn(self, index: int) -> Server:
         name, role = _names(self.roles)[index], self.roles[index]
         share = self.budget.shares[index]
-        port, side_channel = _free_ports(2)
+        port, side_channel = free_ports(2)
         log_path = self.run_dir / f"{name}.log"
         cores = ",".join(map(str, share)) if self.device == "cpu" else ""
         command = [str(self.python), *self._arguments(role, port)]
@@ -401,7 +401,7 @@ def _stamp() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Loopback ports that nobody listens on now."""
     found: list[int] = []
     while len(found) < count:

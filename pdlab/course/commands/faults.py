@@ -1,0 +1,48 @@
+"""``pdlab faults``: break a live pair on purpose and write down what happened."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pdlab.course.output import add_json_flag, print_json, print_table
+
+
+def add(sub: argparse._SubParsersAction) -> None:
+    """Register the command."""
+    parser = sub.add_parser("faults", help="break a live prefill/decode pair on purpose")
+    parser.add_argument("names", nargs="*", metavar="FAULT", help="default: all of them; --list names them")
+    parser.add_argument("--list", action="store_true", help="name the faults and what is expected of each")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each fault (1)")
+    parser.add_argument("--model", default="tiny", help="tiny (default) or another that is on disk")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the table and its provenance")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status 0 when no token came twice, no block stayed and no process was left, 1 otherwise."""
+    import sys
+    from dataclasses import asdict
+
+    from pdlab.errors import BadInput
+    from pdlab.live.faults import catalogue, table
+    from pdlab.live.faults.scene import NotInjected
+
+    if args.list:
+        print_table([[f.name, f.says, f.expects] for f in catalogue.CATALOGUE.values()], ["fault", "what is done", "expected"])
+        return 0
+    if args.repeat < 1:
+        raise BadInput(str(args.repeat), "at least 1", "--repeat")
+    try:
+        rows = table.run(args.names, args.repeat, args.out, args.model, say=lambda text: print(text, file=sys.stderr, flush=True))
+    except NotInjected as error:
+        print(f"pdlab faults: a fault could not be injected: {error}", file=sys.stderr)
+        return 1
+    clean = all(row.twice == 0 and row.processes <= 0 for row in rows)
+    if args.json:
+        print_json({"label": "measured", "clean": clean, "rows": [asdict(row) for row in rows]})
+    else:
+        print_table(list(table.summary(rows)), table.HEADERS)
+        print("measured on this machine" + ("" if clean else "; something was left behind or came twice"))
+    return 0 if clean else 1

@@ -1,0 +1,219 @@
+"""Run the catalogue on live pairs and write down what each fault showed.
+
+After every fault the scene is mended and must be clean: dead servers are started again, stopped ones
+go on, and no KV block may stay in use for longer than the lease and a few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pdlab.errors import BadInput
+from pdlab.live import provenance
+from pdlab.live.faults.catalogue import CATALOGUE, Fault, Seen
+from pdlab.live.faults.scene import NotInjected, Scene
+from pdlab.live.serve import Deployment, Spec, free_ports
+from pdlab.measure import records
+
+LEASE_S = 6.0
+GRACE_S = 10.0  # after the lease: the engine frees blocks in its next step
+BLOCKS = 64  # few, so that stranded prefills fill the cache
+TRIES = 3  # a moment can be missed; a fault that was not injected is tried again, and counted
+TINY_BLOCK_BYTES = 2 * 4 * 2 * 32 * 4 * 128  # K and V × layers × KV heads × head_dim × float32 × tokens
+TABLE = "faults.json"
+Say = Callable[[str], None]
+
+
+def pair(name: str, model: str = "tiny") -> Spec:
+    """The servers that a fault needs, by the name in its catalogue entry."""
+    base = Spec(
+        model, design="disaggregated", dtype="float32", block_size=128, max_model_len=4096,
+        kv_cache_bytes=BLOCKS * TINY_BLOCK_BYTES,
+    )  # fmt: skip
+    if name in ("nixl", "nixl-recompute"):
+        return replace(base, connector_config={
+            "kv_load_failure_policy": "recompute" if name == "nixl-recompute" else "fail",
+            "kv_connector_extra_config": {"kv_lease_duration": LEASE_S},
+        })  # fmt: skip
+    if name in ("tcp", "tcp-unchecked"):
+        extra = {"port": free_ports(1)[0], "lease_s": LEASE_S, "timeout_s": 15, "checksum": name == "tcp"}
+        return replace(base, connector="TcpConnector", connector_config={
+            "kv_connector_module_path": "pdlab.live.tcpkv.connector",
+            "kv_load_failure_policy": "fail",
+            "kv_connector_extra_config": extra,
+        })  # fmt: skip
+    raise BadInput(f"a pair named {name!r}", "nixl, nixl-recompute, tcp or tcp-unchecked")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault, one run.  Counters are what changed, by server; seconds; shares of KV blocks."""
+
+    fault: str
+    says: str
+    expects: str
+    pair: str
+    injected: str
+    client_saw: str
+    http_status: int | None
+    finished: bool
+    attempts: int
+    tokens: int
+    twice: int
+    right: str  # all, none, prefix, or wrong
+    blocks_free_after_s: float
+    recovered_after_s: float
+    processes: int
+    missed: int
+    counters: dict[str, dict[str, float]]
+    facts: dict[str, Any]
+
+
+def compare(tokens: Sequence[int], reference: Sequence[int]) -> tuple[str, int]:
+    """How the tokens received stand to those of a healthy answer, and how many came twice.
+
+    A token that came twice is a repeated beginning or a neighbour that the healthy answer has once.
+    """
+    tokens, reference = list(tokens), list(reference)
+    if not tokens:
+        return "none", 0
+    same = next((i for i, pair in enumerate(zip(tokens, reference)) if pair[0] != pair[1]), min(len(tokens), len(reference)))
+    if same == len(tokens):
+        return ("all" if len(tokens) == len(reference) else "prefix"), 0
+    rest = tokens[same:]
+    again = 0
+    for start in range(same):  # does what follows repeat something that was already sent?
+        length = next((i for i, pair in enumerate(zip(rest, reference[start:])) if pair[0] != pair[1]), len(rest))
+        again = max(again, length)
+    return "wrong", again if again >= 3 or (same and again == len(rest)) else 0
+
+
+def run(
+    names: Sequence[str] = (),
+    repeat: int = 1,
+    out: Path | None = None,
+    model: str = "tiny",
+    say: Say = lambda text: None,
+) -> list[Row]:
+    """Run faults (default: all), ``repeat`` times each; write ``faults.json`` and provenance to ``out``.
+
+    Raises NotInjected where a fault could not be made to happen in a few tries.
+    """
+    unknown = [name for name in names if name not in CATALOGUE]
+    if unknown:
+        raise BadInput(f"fault {unknown[0]!r}", f"one of: {'; '.join(CATALOGUE)}")
+    chosen = [CATALOGUE[name] for name in names] or list(CATALOGUE.values())
+    rows: list[Row] = []
+    about: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="pdlab-faults-") as scratch:
+        for kind in dict.fromkeys(one.pair for one in chosen):
+            say(f"starting the pair {kind}")
+            with Deployment(pair(kind, model), Path(scratch) / kind) as deployment:
+                scene = Scene(deployment, LEASE_S)
+                about = provenance.measured(deployment, "pdlab faults", design="disaggregated",
+                                            notes=f"lease {LEASE_S:g} s, {BLOCKS} KV blocks")  # fmt: skip
+                for one in (one for one in chosen if one.pair == kind):
+                    for number in range(repeat):
+                        rows.append(observe(scene, one))
+                        say(f"{one.name} [{number + 1}/{repeat}]: {rows[-1].client_saw}")
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / TABLE).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        document = about | {"summary": about["summary"] | {"runs": len(rows), "repeat": repeat}}
+        (out / records.PROVENANCE).write_text(json.dumps(records.check_provenance(document), indent=2) + "\n")
+    return rows
+
+
+def observe(scene: Scene, one: Fault) -> Row:
+    """One run of one fault, from a clean scene to a clean scene."""
+    before_processes = _processes(scene)
+    missed = 0
+    while True:
+        scene.deployment.reset_prefix_caches()
+        before = {server.name: scene.counters(server) for server in scene.deployment.servers}
+        start = time.monotonic()
+        try:
+            seen = one.run(scene)
+            break
+        except NotInjected:
+            missed += 1
+            _mend(scene)
+            scene.until_free(*scene.deployment.servers, timeout_s=LEASE_S + GRACE_S)
+            if missed >= TRIES:
+                raise
+    broken_s = time.monotonic()
+    after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
+    _mend(scene)
+    free_s = scene.until_free(*scene.deployment.servers, timeout_s=LEASE_S + GRACE_S)
+    _healthy(scene)
+    recovered_s = time.monotonic() - broken_s
+    right, twice = compare(seen.answer.tokens, seen.reference)
+    return Row(
+        fault=one.name, says=one.says, expects=one.expects, pair=one.pair, injected=seen.injected,
+        client_saw=seen.answer.saw(), http_status=seen.answer.http_status, finished=seen.answer.finished,
+        attempts=seen.attempts, tokens=len(seen.answer.tokens), twice=twice, right=right,
+        blocks_free_after_s=round(free_s, 2), recovered_after_s=round(recovered_s, 2),
+        processes=_processes(scene) - before_processes, missed=missed,
+        counters=_changes(before, after),
+        facts=seen.facts | {"answered_after_s": round(seen.answer.ended_s - start, 2)},
+    )  # fmt: skip
+
+
+def _counters(scene: Scene, server: Any) -> dict[str, float] | None:
+    return scene.counters(server) if scene.deployment.alive(server) else None
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, float]]:
+    return {
+        name: {key: now[key] - was.get(key, 0) for key in now if now[key] != was.get(key, 0)} if now is not None else {"dead": 1}
+        for (name, was), now in zip(before.items(), after.values(), strict=True)
+    }
+
+
+def _mend(scene: Scene) -> None:
+    """Let stopped servers go on, and start dead ones again."""
+    for server in list(scene.deployment.servers):
+        if scene.deployment.alive(server):
+            scene.deployment.signal(server, signal.SIGCONT)
+        else:
+            scene.deployment.restart(server)
+
+
+def _healthy(scene: Scene) -> None:
+    """A request over the pair works again, with the tokens that decode computes alone."""
+    prompt = scene.prompt(200)
+    answer = scene.pull(prompt, scene.prefilled(prompt), 4).wait()
+    if not answer.finished:
+        raise RuntimeError(f"the pair has not recovered: {answer.saw()}")
+    scene.until_free(*scene.deployment.servers, timeout_s=LEASE_S + GRACE_S)
+
+
+def _processes(scene: Scene) -> int:
+    """Processes below this one; routers and dead servers must not add up."""
+    return len(psutil.Process(os.getpid()).children(recursive=True))
+
+
+def summary(rows: Sequence[Row]) -> Iterator[list[Any]]:
+    """One line a fault over its runs, for a table."""
+    for name in dict.fromkeys(row.fault for row in rows):
+        mine = [row for row in rows if row.fault == name]
+        yield [
+            name, len(mine), mine[-1].client_saw, max(row.attempts for row in mine),
+            "/".join(dict.fromkeys(row.right for row in mine)), sum(row.twice for row in mine),
+            max(row.blocks_free_after_s for row in mine), max(row.recovered_after_s for row in mine),
+            sum(row.processes for row in mine),
+        ]  # fmt: skip
+
+
+HEADERS = ("fault", "runs", "the client saw", "attempts", "tokens right", "twice", "blocks free after s",
+           "recovered after s", "processes left")  # fmt: skip
