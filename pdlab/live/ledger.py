@@ -26,7 +26,7 @@ from typing import Any
 from pdlab.live import netns, provenance
 from pdlab.live import router_steps as steps
 from pdlab.live.microscope import tokens
-from pdlab.live.serve import Deployment, Server, Spec
+from pdlab.live.serve import Deployment, Server, ServerFailed, Spec
 from pdlab.measure import records
 from pdlab.theory import kv
 
@@ -38,6 +38,10 @@ TRANSPORTS: dict[str, str | None] = {"shm": None, "tcp": "tcp"}  # name → UCX_
 LEDGER = "ledger.json"
 HTTP_HEAD_BYTES = 500  # a request's and an answer's head together, to within a hundred bytes
 SETTLE_S = 5.0
+
+
+class LedgerFailed(RuntimeError):
+    """The servers or a transfer failed; what they said stands above."""
 
 
 def record(out: Path, model: str = "smollm2", prompts: Sequence[int] = PROMPTS) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def record(out: Path, model: str = "smollm2", prompts: Sequence[int] = PROMPTS) 
         child.terminate()
         child.wait()
     if status:
-        raise RuntimeError(f"the byte ledger could not be measured (status {status})")
+        raise LedgerFailed(f"the byte ledger could not be measured (status {status})")
     return json.loads((out / LEDGER).read_text())
 
 
@@ -211,7 +215,11 @@ def main(arguments: list[str]) -> int:
     fresh = netns.counters().packets == 0  # a new namespace's interface has carried nothing
     if fresh:
         netns.raise_loopback()
-    _measure(Path(out), model, [int(count) for count in prompts], own_interface=fresh)
+    try:
+        _measure(Path(out), model, [int(count) for count in prompts], own_interface=fresh)
+    except ServerFailed as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

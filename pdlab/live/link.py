@@ -67,8 +67,7 @@ class LinkReport:
     """The measured link.
 
     ``peak_gb_s`` is the best median over the sizes.  ``half_bandwidth_bytes`` is the message size
-    that gets half of it (None when even the smallest does).  ``setup_ms`` and ``stream_gb_s`` are
-    the straight line time = setup + bytes / stream through the median times.
+    that gets half of it (None when even the smallest does).
     """
 
     transport: str
@@ -76,8 +75,6 @@ class LinkReport:
     first_ms: float
     peak_gb_s: float
     half_bandwidth_bytes: float | None
-    setup_ms: float
-    stream_gb_s: float
     descriptor_bytes: int | None
     progress_delay_us: int | None
 
@@ -113,17 +110,6 @@ def half_bandwidth_bytes(sizes: Sequence[SizeReport]) -> float | None:
     return None
 
 
-def fit(sizes: Sequence[SizeReport]) -> tuple[float, float]:
-    """(setup_ms, stream_gb_s) of time = setup + bytes / stream, by relative least squares.
-
-    Relative, so that the small messages, which show the setup, count as much as the large ones.
-    """
-    times = np.array([report.transfer_ms for report in sizes])
-    columns = np.stack([np.ones(len(sizes)), [report.size_bytes for report in sizes]], axis=1)
-    setup_ms, ms_per_byte = np.linalg.lstsq(columns / times[:, None], np.ones(len(sizes)))[0]
-    return float(setup_ms), float(1 / (ms_per_byte * 1e6))
-
-
 def report(
     transport: str,
     messages: Sequence[Message],
@@ -133,10 +119,9 @@ def report(
 ) -> LinkReport:
     """The report of a set of timed messages."""
     sizes = summarise(messages)
-    setup_ms, stream_gb_s = fit(sizes)
     return LinkReport(
         transport, sizes, first_ms, max(size.gb_s for size in sizes), half_bandwidth_bytes(sizes),
-        setup_ms, stream_gb_s, descriptor_bytes, progress_delay_us,
+        descriptor_bytes, progress_delay_us,
     )
 
 

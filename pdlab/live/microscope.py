@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,12 +64,12 @@ def tokens(count: int, seed: str) -> list[int]:
     return random.Random(seed).choices(TOKEN_IDS, k=count)
 
 
-def offers(model: str, scene: Scene, pace: Pace) -> list[Offer]:
-    """A warm-up request, then the episodes, on one absolute schedule."""
+def offers(model: str, scene: Scene, pace: Pace, attempt: int = 0) -> list[Offer]:
+    """A warm-up request, then the episodes, on one absolute schedule; other prompts in each attempt."""
     planned: list[Offer] = []
 
     def offer(at_s: float, name: str, prompt: int, output: int, warmup: bool = False) -> None:
-        ids = tokens(prompt, f"{scene.seed} {name}")
+        ids = tokens(prompt, f"{scene.seed} {attempt} {name}")
         planned.append(Offer(
             len(planned), at_s * 1000, completion(model, ids, output), name, warmup, prompt, output
         ))  # fmt: skip
@@ -119,39 +120,47 @@ def configurations(model: str, chunks: Sequence[int], units: int | None = None) 
 def record(
     out: Path, model: str = "smollm2", chunks: Sequence[int] = (128, 512, 4096), scene: Scene = Scene()
 ) -> list[records.Run]:
-    """Run every configuration and write one run directory each, and ``sweep.json``, into ``out``."""
-    runs, entries = [], []
-    for name, spec in configurations(model, chunks).items():
+    """Run every configuration and write one run directory each, and ``sweep.json``, into ``out``.
+
+    A configuration that is there already is kept as it is.
+    """
+    configured = configurations(model, chunks)
+    for name, spec in configured.items():
+        if (out / name / records.PARQUET).exists():
+            continue
         with Deployment(spec) as deployment, routed(deployment) as url:
             print(f"{name}: {deployment.describe_budget()}", flush=True)
-            run, rate = _observe(deployment, f"{url}/v1/completions", out / name, scene)
-        runs.append(run)
-        entries.append({"name": name, "design": spec.design, "cache_state": "cold",
-                        "offered_rate_rps": rate, "dir": name})  # fmt: skip
+            _observe(deployment, f"{url}/v1/completions", out / name, scene)
+    runs = [records.read_run(out / name) for name in configured]
+    entries = [_entry(name, run) for name, run in zip(configured, runs, strict=True)]
     records.write_sweep(out, "interference microscope", entries)
     return runs
 
 
-def _observe(deployment: Deployment, url: str, out: Path, scene: Scene) -> tuple[records.Run, float]:
-    """One configuration's run and its offered rate; with longer episodes where the first try was too short."""
+def _entry(name: str, run: records.Run) -> dict[str, Any]:
+    known = {key: run.provenance[key] for key in ("design", "cache_state", "offered_rate_rps")}
+    return {"name": name, "dir": name, **known}
+
+
+def _observe(deployment: Deployment, url: str, out: Path, scene: Scene) -> None:
+    """One configuration's run; with longer episodes where the first try was too short."""
     gap_s, prefill_s = calibrate(url, deployment.model_name, scene)
-    for stretch in (1.0, 1.7, 3.0):
+    for attempt, stretch in enumerate((1.0, 1.7, 3.0)):  # new prompts each time: the last are cached
         paced = pace(gap_s, prefill_s, scene.lead_s, stretch)
-        rate = (scene.streams + 1) / paced.episode_s
         document = provenance.measured(
             deployment, "pdlab record interference", seed=scene.seed, cache_state="cold",
-            design=deployment.spec.design, offered_rate_rps=rate,
+            design=deployment.spec.design, offered_rate_rps=(scene.streams + 1) / paced.episode_s,
             workload=f"{scene.streams} streams of {paced.stream_tokens} tokens; prompts of "
             f"{' and '.join(map(str, scene.prompts))} tokens, {scene.repeats} of each",
             notes=f"each prompt arrives {scene.lead_s} s after its streams",
         )  # fmt: skip
         shutil.rmtree(out, ignore_errors=True)
         run = run_load(
-            url, offers(deployment.model_name, scene, paced), out, document,
+            url, offers(deployment.model_name, scene, paced, attempt), out, document,
             Options(connections=scene.streams + 2),
         )  # fmt: skip
         if not (problem := _overlap(run, scene, paced)):
-            return run, rate
+            return
         print(f"{out.name}: {problem}; once more, with longer episodes", flush=True)
     raise BadInput(problem, "episodes that stay apart", out.name, "Let the machine be quieter.")
 
