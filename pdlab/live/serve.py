@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 from pdlab.errors import BadInput
 from pdlab.live import budget, env, metrics, models, nixl_plugin
+from pdlab.live.same_model import identity, same_model
 from pdlab.measure.plan import Plan
 
 Role = Literal["aggregated", "prefill", "decode"]
@@ -51,7 +52,8 @@ class Spec:
     (for example ``{"kv_load_failure_policy": "recompute"}``); ``role_config`` adds to one role.
     ``units=None`` takes the whole machine.  ``ucx_tls`` forces NIXL's transports, such as "tcp".
     ``progress_delay_us`` is for NIXL's progress thread on a CPU (see ``nixl_plugin``); "auto" goes
-    by the number of cores.
+    by the number of cores.  ``mismatched`` allows a pair whose two sides hold different models, to
+    show what that does.
     """
 
     model: str
@@ -77,6 +79,7 @@ class Spec:
     extra_args: tuple[str, ...] = ()
     role_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    mismatched: bool = False
 
     def roles(self) -> list[Role]:
         """One role a server, in the order in which servers are numbered and cores dealt."""
@@ -171,6 +174,9 @@ class Deployment:
         self.budget = budget.split(self.device, len(self.roles), spec.units, spec.tensor_parallel)
         self.python = env.python()
         self.model = models.resolve(spec.model)
+        if not spec.mismatched:
+            common = {"--model": self.model.path, "--revision": self.model.revision, "--dtype": spec.dtype}
+            same_model({role: identity(common, spec.role_args.get(role, ())) for role in self.roles})
         self.run_dir = Path(run_dir) if run_dir else models.cache_dir() / "logs" / _stamp()
         self.servers: list[Server] = []
         self._keepers: dict[str, subprocess.Popen[str]] = {}
