@@ -7,8 +7,9 @@ stopped processes go on, dead servers are started again, and blocks are awaited.
 
 from __future__ import annotations
 
+import json
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,52 +35,69 @@ class Seen:
 
 @dataclass(frozen=True)
 class Fault:
-    """``pair`` names the servers it needs (see ``table.PAIRS``); ``expects`` is said before it runs."""
+    """``pair`` names the servers it needs (see ``table.pair``); ``expects`` is said before it runs.
+
+    ``kills`` a server, which takes long to start again.
+    """
 
     name: str
     pair: str
     says: str
     expects: str
     run: Callable[[Scene], Seen]
+    kills: bool = False
 
 
 CATALOGUE: dict[str, Fault] = {}
 
 
-def fault(name: str, pair: str, says: str, expects: str) -> Callable[[Callable[[Scene], Seen]], Callable[[Scene], Seen]]:
-    def enter(run: Callable[[Scene], Seen]) -> Callable[[Scene], Seen]:
-        CATALOGUE[name] = Fault(name, pair, says, expects, run)
+Run = Callable[[Scene], Seen]
+
+
+def fault(name: str, pair: str, says: str, expects: str, kills: bool = False) -> Callable[[Run], Run]:
+    """Enter a function into the catalogue."""
+
+    def enter(run: Run) -> Run:
+        CATALOGUE[name] = Fault(name, pair, says, expects, run, kills)
         return run
 
     return enter
 
 
-def _through_router(scene: Scene, options: tuple[str, ...], prompt: list[int]) -> tuple[Answer, int]:
-    """One request through a router of its own; the answer and the attempts that its log shows."""
-    import json
-
+def _through_router(scene: Scene, options: tuple[str, ...], prompt: list[int]) -> tuple[Answer, dict[str, Any]]:
+    """One request through a router of its own; the answer and the router's record of it."""
     log = scene.deployment.run_dir / "router.jsonl"
     name = f"fault-{len(log.read_text().splitlines()) if log.exists() else 0}"
     with routed(scene.deployment, *options) as url:
         answer = scene.send(url, scene.body(prompt, OUTPUT), name).wait()
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    mine = [line for line in lines if line["request_id"] == name]
+    return answer, _record(scene, name)
+
+
+def _record(scene: Scene, request_id: str) -> dict[str, Any]:
+    """The router's one line about a request."""
+    log = (scene.deployment.run_dir / "router.jsonl").read_text().splitlines()
+    mine = [line for line in map(json.loads, log) if line["request_id"] == request_id]
     if len(mine) != 1:
-        raise NotInjected(f"{len(mine)} lines in the router's log for one request")
-    return answer, mine[0]["attempts"]
+        raise RuntimeError(f"{len(mine)} lines in the router's log for one request")
+    return mine[0]
+
+
+def _kept(answer: Answer, record: dict[str, Any]) -> dict[str, Any]:
+    """Whether the answer that came in the end still carries the client's own request id."""
+    return {"request_id_kept": record["request_id"] in answer.request_id, "route": record["reason"]}
 
 
 # ── prefill dies ────────────────────────────────────────────────────────────────────────────
 
 
 @fault("prefill-killed-before, fail", "nixl", "prefill is dead when the request comes; the router fails at once",
-       "an HTTP error, no token")
+       "an HTTP error, no token", kills=True)
 def killed_before_fail(scene: Scene) -> Seen:
     return _killed_before(scene, "fail")
 
 
 @fault("prefill-killed-before, retry", "nixl", "the same; the router retries once",
-       "the right answer, computed by decode")
+       "the right answer, computed by decode", kills=True)
 def killed_before_retry(scene: Scene) -> Seen:
     return _killed_before(scene, "retry")
 
@@ -87,19 +105,21 @@ def killed_before_retry(scene: Scene) -> Seen:
 def _killed_before(scene: Scene, mode: str) -> Seen:
     prompt = scene.prompt(PROMPT)
     reference = scene.reference(prompt, OUTPUT)
+    scene.deployment.reset_prefix_caches()
     scene.deployment.kill(scene.prefill)
-    answer, attempts = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
-    return Seen(f"prefill alive: {scene.deployment.alive(scene.prefill)}", answer, reference, attempts)
+    answer, record = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
+    facts = _kept(answer, record) if mode == "retry" else {}
+    return Seen(f"prefill alive: {scene.deployment.alive(scene.prefill)}", answer, reference, record["attempts"], facts=facts)
 
 
 @fault("prefill-killed-after, fail", "nixl", "prefill dies between its answer and the pull; decode's policy is fail",
-       "an error after HTTP 200, no token")
+       "an error after HTTP 200, no token", kills=True)
 def killed_after_fail(scene: Scene) -> Seen:
     return _killed_after(scene)
 
 
 @fault("prefill-killed-after, recompute", "nixl-recompute", "the same; decode's policy is recompute",
-       "the right answer, computed by decode")
+       "the right answer, computed by decode", kills=True)
 def killed_after_recompute(scene: Scene) -> Seen:
     return _killed_after(scene)
 
@@ -115,7 +135,7 @@ def _killed_after(scene: Scene) -> Seen:
 
 
 @fault("prefill-killed-during", "tcp", "prefill dies in the middle of a slow transfer (TCP connector)",
-       "an error, no token; decode computes nothing from half a cache")
+       "an error, no token; decode computes nothing from half a cache", kills=True)
 def killed_during(scene: Scene) -> Seen:
     prompt = scene.prompt(LONG)
     params = scene.prefilled(prompt)
@@ -159,13 +179,13 @@ def frozen_retry(scene: Scene) -> Seen:
 def _frozen_router(scene: Scene, mode: str) -> Seen:
     prompt = scene.prompt(PROMPT)
     scene.deployment.signal(scene.prefill, signal.SIGSTOP)
-    answer, attempts = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
+    answer, record = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
     scene.deployment.signal(scene.prefill, signal.SIGCONT)
     waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
     if waited_s < 1.9:
         raise NotInjected("the answer came before the deadline")
-    return Seen("no answer within the deadline", answer, scene.reference(prompt, OUTPUT), attempts,
-                facts={"first_answer_s": round(waited_s, 1)})  # fmt: skip
+    facts = {"first_answer_s": round(waited_s, 1)} | (_kept(answer, record) if mode == "retry" else {})
+    return Seen("no answer within the deadline", answer, scene.reference(prompt, OUTPUT), record["attempts"], facts=facts)
 
 
 # ── wrong or old parameters ─────────────────────────────────────────────────────────────────
@@ -225,7 +245,7 @@ def stranded(scene: Scene) -> Seen:
 # ── decode dies, the client leaves ──────────────────────────────────────────────────────────
 
 
-@fault("decode killed before the first token", "nixl", "decode dies while it waits for the transfer", "the connection breaks, no token")
+@fault("decode killed before the first token", "nixl", "decode dies while it waits for the transfer", "the connection breaks, no token", kills=True)
 def decode_killed_early(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
     reference = scene.reference(prompt, OUTPUT)
@@ -241,23 +261,20 @@ def decode_killed_early(scene: Scene) -> Seen:
 
 
 @fault("decode killed in mid-stream", "nixl", "decode dies after five tokens; the router retries, but not after a token",
-       "the tokens that came, each once, then an error; one attempt")
+       "the tokens that came, each once, then an error; one attempt", kills=True)
 def decode_killed_late(scene: Scene) -> Seen:
-    import json
-
     prompt = scene.prompt(PROMPT)
     reference = scene.reference(prompt, 400)
     scene.deployment.reset_prefix_caches()
+    name = f"mid-stream-{prompt[:3]}"
     with routed(scene.deployment, "--on-failure", "retry") as url:
-        answer = scene.send(url, scene.body(prompt, 400), "mid-stream")
+        answer = scene.send(url, scene.body(prompt, 400), name)
         scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
         scene.deployment.kill(scene.decode)
         answer.wait()
     if answer.finished:
         raise NotInjected("the answer was complete before decode died")
-    log = (scene.deployment.run_dir / "router.jsonl").read_text().splitlines()
-    mine = [line for line in map(json.loads, log) if line["request_id"] == "mid-stream"]
-    return Seen(f"{len(answer.tokens)} tokens had gone out", answer, reference, mine[-1]["attempts"])
+    return Seen(f"{len(answer.tokens)} tokens had gone out", answer, reference, _record(scene, name)["attempts"])
 
 
 @fault("client gone in prefill", "nixl", "the client hangs up while prefill computes", "nothing is left, on either side")
@@ -346,3 +363,25 @@ def _handshake(scene: Scene) -> None:
     answer = scene.pull(prompt, scene.prefilled(prompt), 2).wait()
     if not answer.finished:
         raise NotInjected(f"the pair is not healthy: {answer.saw()}")
+
+
+# ── pools that do not belong together ───────────────────────────────────────────────────────
+
+
+@fault("dtype mismatch", "nixl-dtype", "prefill computes in bfloat16, decode in float32 (our launcher was told to look away)",
+       "the handshake refuses: an error, no token")
+def dtype_mismatch(scene: Scene) -> Seen:
+    return _mismatch(scene, "prefill --dtype bfloat16, decode float32")
+
+
+@fault("weights mismatch", "nixl-weights", "prefill holds other weights under the same name (our launcher was told to look away)",
+       "the handshake passes: HTTP 200 and wrong tokens, with no error anywhere")
+def weights_mismatch(scene: Scene) -> Seen:
+    return _mismatch(scene, "prefill has random weights, decode those of the folder")
+
+
+def _mismatch(scene: Scene, what: str) -> Seen:
+    prompt = scene.prompt(PROMPT)
+    answer = scene.pull(prompt, scene.prefilled(prompt), OUTPUT).wait()
+    scene.deployment.reset_prefix_caches()
+    return Seen(what, answer, scene.reference(prompt, OUTPUT))

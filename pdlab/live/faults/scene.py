@@ -43,6 +43,7 @@ class Answer:
     tokens: list[int] = field(default_factory=list)
     error: str = ""
     finished: bool = False  # the server said that the answer is complete
+    request_id: str = ""  # as decode names it in its frames
     ended: threading.Event = field(default_factory=threading.Event)
     sent_s: float = 0.0
     first_token_s: float | None = None
@@ -142,7 +143,8 @@ class Scene:
         body = steps.prefill_body(self.body(prompt, 1))
         answer = _post(self.prefill.base_url, body, timeout_s)
         params = steps.transfer_params(answer)
-        assert params is not None
+        if params is None:
+            raise NotInjected("prefill kept no blocks")
         return params
 
     def send(self, base_url: str, body: Mapping[str, Any], request_id: str = "") -> Answer:
@@ -168,8 +170,11 @@ def _post(base_url: str, body: Mapping[str, Any], timeout_s: float) -> bytes:
     request = urllib.request.Request(
         f"{base_url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=timeout_s) as response:
-        return response.read()
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as response:
+            return response.read()
+    except OSError as error:  # the scene cannot be set
+        raise NotInjected(f"{base_url} did not answer: {error}") from error
 
 
 def _receive(base_url: str, body: Mapping[str, Any], request_id: str, answer: Answer) -> None:
@@ -195,7 +200,9 @@ def _receive(base_url: str, body: Mapping[str, Any], request_id: str, answer: An
             if message := steps.frame_error(line):
                 answer.error = message
                 continue
-            for choice in json.loads(data).get("choices", ()):
+            frame = json.loads(data)
+            answer.request_id = frame.get("id", answer.request_id)
+            for choice in frame.get("choices", ()):
                 if choice.get("token_ids"):
                     answer.first_token_s = answer.first_token_s or time.monotonic()
                     answer.tokens += choice["token_ids"]

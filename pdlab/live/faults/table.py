@@ -30,6 +30,7 @@ GRACE_S = 10.0  # after the lease: the engine frees blocks in its next step
 BLOCKS = 64  # few, so that stranded prefills fill the cache
 TRIES = 3  # a moment can be missed; a fault that was not injected is tried again, and counted
 TINY_BLOCK_BYTES = 2 * 4 * 2 * 32 * 4 * 128  # K and V × layers × KV heads × head_dim × float32 × tokens
+MISMATCHED = {"nixl-dtype": ("--dtype", "bfloat16"), "nixl-weights": ("--load-format", "dummy")}
 TABLE = "faults.json"
 Say = Callable[[str], None]
 
@@ -52,7 +53,10 @@ def pair(name: str, model: str = "tiny") -> Spec:
             "kv_load_failure_policy": "fail",
             "kv_connector_extra_config": extra,
         })  # fmt: skip
-    raise BadInput(f"a pair named {name!r}", "nixl, nixl-recompute, tcp or tcp-unchecked")
+    if name in MISMATCHED:
+        nixl = pair("nixl", model)
+        return replace(nixl, mismatched=True, role_args={"prefill": MISMATCHED[name]})
+    raise BadInput(f"a pair named {name!r}", "nixl, nixl-recompute, tcp, tcp-unchecked, nixl-dtype or nixl-weights")
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Row:
 def compare(tokens: Sequence[int], reference: Sequence[int]) -> tuple[str, int]:
     """How the tokens received stand to those of a healthy answer, and how many came twice.
 
-    A token that came twice is a repeated beginning or a neighbour that the healthy answer has once.
+    Tokens came twice where what follows a good beginning goes back and repeats a part of it.
     """
     tokens, reference = list(tokens), list(reference)
     if not tokens:
@@ -94,8 +98,10 @@ def compare(tokens: Sequence[int], reference: Sequence[int]) -> tuple[str, int]:
     again = 0
     for start in range(same):  # does what follows repeat something that was already sent?
         length = next((i for i, pair in enumerate(zip(rest, reference[start:])) if pair[0] != pair[1]), len(rest))
-        again = max(again, length)
-    return "wrong", again if again >= 3 or (same and again == len(rest)) else 0
+        length = min(length, len(reference) - start)
+        if length >= 3 or length == len(rest):  # shorter agreement is chance
+            again = max(again, min(length, same - start))
+    return "wrong", again
 
 
 def run(
@@ -104,8 +110,11 @@ def run(
     out: Path | None = None,
     model: str = "tiny",
     say: Say = lambda text: None,
+    repeat_kills: int | None = None,
 ) -> list[Row]:
     """Run faults (default: all), ``repeat`` times each; write ``faults.json`` and provenance to ``out``.
+
+    Faults that kill a server run ``repeat_kills`` times, where that is given: each has to start it again.
 
     Raises NotInjected where a fault could not be made to happen in a few tries.
     """
@@ -123,13 +132,14 @@ def run(
                 about = provenance.measured(deployment, "pdlab faults", design="disaggregated",
                                             notes=f"lease {LEASE_S:g} s, {BLOCKS} KV blocks")  # fmt: skip
                 for one in (one for one in chosen if one.pair == kind):
-                    for number in range(repeat):
+                    times = repeat_kills if one.kills and repeat_kills else repeat
+                    for number in range(times):
                         rows.append(observe(scene, one))
-                        say(f"{one.name} [{number + 1}/{repeat}]: {rows[-1].client_saw}")
+                        say(f"{one.name} [{number + 1}/{times}]: {rows[-1].client_saw}")
     if out:
         out.mkdir(parents=True, exist_ok=True)
         (out / TABLE).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-        document = about | {"summary": about["summary"] | {"runs": len(rows), "repeat": repeat}}
+        document = about | {"summary": about["summary"] | {"runs": len(rows), "repeat": repeat, "repeat_kills": repeat_kills or repeat}}
         (out / records.PROVENANCE).write_text(json.dumps(records.check_provenance(document), indent=2) + "\n")
     return rows
 
@@ -155,7 +165,8 @@ def observe(scene: Scene, one: Fault) -> Row:
     after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
     _mend(scene)
     free_s = scene.until_free(*scene.deployment.servers, timeout_s=LEASE_S + GRACE_S)
-    _healthy(scene)
+    if one.pair not in MISMATCHED:
+        _healthy(scene)
     recovered_s = time.monotonic() - broken_s
     right, twice = compare(seen.answer.tokens, seen.reference)
     return Row(

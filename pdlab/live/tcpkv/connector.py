@@ -136,8 +136,10 @@ class TcpConnector(KVConnectorBase_V1):
                 def handle(self) -> None:
                     connector._answer(self.request)
 
-            server = socketserver.ThreadingTCPServer((LOOPBACK, self.port), Door)
-            server.daemon_threads = True
+            class Server(socketserver.ThreadingTCPServer):
+                daemon_threads = allow_reuse_address = True  # a restarted prefill takes its old port again
+
+            server = Server((LOOPBACK, self.port), Door)
             threading.Thread(target=server.serve_forever, name="tcpkv-door", daemon=True).start()
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
