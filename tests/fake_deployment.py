@@ -42,7 +42,6 @@ class FakeDeployment:
         self.roles = roles
         self.model_name, self.model = "m", SimpleNamespace(path="/nowhere", name="m")
         self.budget = SimpleNamespace(units=len(roles))
-        self.resets = 0
         FakeDeployment.made.append(self)
 
     def __enter__(self):
@@ -66,8 +65,10 @@ class FakeDeployment:
     def provenance(self):
         return {"versions": {"vllm": "none"}, "model": {"name": "m", "revision": "r"}, "spec": {"model": "m"}}
 
-    def reset_prefix_caches(self):
-        self.resets += 1
+    @property
+    def resets(self):
+        """How often every server's prefix cache was emptied."""
+        return min(sum(one.path == "/reset_prefix_cache" for one in peer.posts()) for peer in self.peers)
 
 
 def write_plan(directory: Path, **comparison) -> Path:

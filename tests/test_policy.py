@@ -1,4 +1,4 @@
-"""Routing rules on a grid of prompts, and the record of who holds which prefix."""
+"""Routing rules on a grid of prompts, the record of who holds which prefix, and both in placement."""
 
 import pytest
 from hypothesis import given
@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from pdlab.errors import BadInput
 from pdlab.live import policy
+from pdlab.live.placement import Placement, Prompt
 from pdlab.live.policy import Ask
 from pdlab.live.prefixes import PrefixRecord, block_chain
+from pdlab.live.router_steps import Route
 
 # prompt, cached on decode, llm-d at 2,048, Dynamo's defaults
 GRID = [
@@ -145,3 +147,129 @@ def test_a_record_never_holds_more_than_its_capacity(prompts, capacity):
         record.add(chain)
         assert len(record) <= capacity
         assert record.matched_tokens(chain) == min(len(chain), capacity)
+
+
+def test_ids_that_no_block_can_hold_are_refused():
+    """A client's nonsense in the prompt is its mistake, not a crash of the router."""
+    with pytest.raises(BadInput):
+        block_chain([1, 2**70], 2)
+
+
+# ── placement: the choices together, with what they need to know ────────────────────────────
+
+PROMPT = list(range(300))
+
+
+def placed(rule="local-below:200", prefill=("p0", "p1"), decode=("d0", "d1"), **options):
+    return Placement(list(decode), list(prefill), policy.rule_from_name(rule), **options)
+
+
+def serve_one(placement, ids):
+    """Place a prompt, let it be prefilled and answered, and give its route."""
+    prompt = placement.read({"prompt": ids})
+    route = placement.place(prompt)
+    if route.prefill:
+        with placement.prefilling(route.prefill, prompt):
+            pass
+    with placement.answering(route):
+        placement.holds(route.decode, prompt)
+    return route
+
+
+def test_a_prompt_that_decode_received_is_local_the_next_time():
+    """The first time it is sent away; then decode holds its two full blocks and misses 44 tokens."""
+    placement = placed()
+    first, second = serve_one(placement, PROMPT), serve_one(placement, PROMPT)
+    assert (first.prefill, first.cached_tokens) == ("p0", 0)
+    assert (second.prefill, second.cached_tokens, second.reason) == (None, 256, "44 uncached < 200")
+
+
+def test_only_the_decode_server_chosen_counts():
+    """What another decode server holds is of no use to the one with the smaller load."""
+    placement = placed()
+    assert serve_one(placement, PROMPT).decode == "d0"
+    with placement.answering(Route("d0")):
+        route = placement.place(placement.read({"prompt": PROMPT}))
+    assert (route.decode, route.cached_tokens, route.prefill) == ("d1", 0, "p0")
+    assert route.choice == "decode of 0 running, prefill by queue behind 0 tokens"
+
+
+def test_a_prompt_that_ends_with_its_last_block_misses_that_block():
+    """The answer starts from the last token's result, so an engine computes that block again."""
+    placement = placed(block_size=128)
+    prompt = placement.read({"prompt": list(range(256))})
+    placement.holds("d0", prompt)
+    assert placement.cached_tokens("d0", prompt) == 128
+    longer = placement.read({"prompt": list(range(257))})
+    assert placement.cached_tokens("d0", longer) == 256
+
+
+def test_prefill_is_the_shortest_queue_of_tokens_and_the_queue_empties():
+    """A long prompt in flight sends the next to the other server; a failed one leaves no trace."""
+    placement = placed("all-remote")
+    prompt = placement.read({"prompt": PROMPT})
+    with placement.prefilling("p0", prompt):
+        assert placement.queued_tokens == {"p0": 300, "p1": 0}
+        assert placement.place(prompt).prefill == "p1"
+    with pytest.raises(OSError), placement.prefilling("p1", prompt):
+        raise OSError
+    assert placement.queued_tokens == {"p0": 0, "p1": 0} and placement.running == {"d0": 0, "d1": 0}
+    assert placement.place(prompt).prefill == "p0"
+
+
+def test_prefix_choice_goes_where_the_prompt_was_until_the_queue_costs_more():
+    """Behind 256 tokens and more the hit of 256 is no longer worth the wait."""
+    placement = placed("all-remote", prefill_choice="prefix")
+    prompt = placement.read({"prompt": PROMPT})
+    placement.holds("p1", prompt)
+    assert placement.place(prompt).prefill == "p1"
+    with placement.prefilling("p1", placement.read({"prompt": [7] * 257})):
+        assert placement.place(prompt).prefill == "p0"
+
+
+def test_round_robin_and_replicas_take_turns():
+    """Prefill in turn when asked for; aggregated replicas always."""
+    placement = placed("all-remote", prefill_choice="round-robin")
+    assert [placement.place(Prompt(9)).prefill for _ in range(3)] == ["p0", "p1", "p0"]
+    replicas = Placement(["w0", "w1"], None, policy.all_remote)
+    with replicas.answering(Route("w1")):
+        routes = [replicas.place(replicas.read(None)) for _ in range(3)]
+    assert [(r.decode, r.prefill, r.reason) for r in routes] == [(w, None, "round robin") for w in ("w0", "w1", "w0")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "choice", "hashed"),
+    [("all-remote", "queue", False), ("all-local", "queue", False), ("llm-d:0", "queue", False),
+     ("llm-d:9", "queue", True), ("dynamo", "queue", True), ("all-remote", "prefix", True)],
+)  # fmt: skip
+def test_prompts_are_hashed_only_where_somebody_looks(rule, choice, hashed):
+    """A rule that never looks at the cache costs no hashing, and the log says null, not 0."""
+    placement = placed(rule, prefill_choice=choice)
+    prompt = placement.read({"prompt": PROMPT})
+    assert bool(prompt.chain) == hashed
+    assert (placement.place(prompt).cached_tokens is None) == (rule not in ("llm-d:9", "dynamo"))
+
+
+def test_of_text_nothing_is_believed():
+    """Text has no blocks before it is tokenised: its length is estimated, its cached part is 0."""
+    placement = placed()
+    for _ in range(2):
+        assert serve_one(placement, "x" * 1200).cached_tokens == 0
+
+
+def test_a_lost_server_is_believed_to_hold_nothing():
+    """Forgetting one server leaves the others; forgetting all leaves none."""
+    placement = placed()
+    prompt = placement.read({"prompt": PROMPT})
+    for server in ("d0", "d1", "p0"):
+        placement.holds(server, prompt)
+    placement.forget("d0")
+    assert [placement.cached_tokens(s, prompt) for s in ("d0", "d1", "p0")] == [0, 256, 256]
+    placement.forget()
+    assert not any(map(len, placement.held.values()))
+
+
+def test_an_unknown_prefill_choice_is_refused():
+    """A misspelt choice is refused with the ones that exist."""
+    with pytest.raises(BadInput, match="queue, prefix, round-robin"):
+        placed(prefill_choice="nearest")

@@ -207,6 +207,55 @@ def test_a_rule_keeps_short_prompts_local(tmp_path):
     ]  # fmt: skip
 
 
+def test_what_decode_holds_turns_the_rule_and_is_logged(tmp_path):
+    """The same prompt again stays local; emptying the caches through the router sends it away anew."""
+    body = BODY | {"prompt": list(range(40))}
+    with Peer(lambda seen: plain("200 OK", b"{}") if seen.path == "/reset_prefix_cache" else prefilled(seen)) as p:
+        with Peer(lambda seen: plain("200 OK", b"{}") if seen.path == "/reset_prefix_cache" else tokens(1)) as d:
+            options = ("--prefill", p.url, "--decode", d.url, "--policy", "llm-d:20", "--block-size", "16")
+            with running(tmp_path / "log", *options) as where:
+                post(where, body)
+                post(where, body)
+                assert post(where, {}, "/reset_prefix_cache")[0] == 200
+                post(where, body)
+    kept = [(one["prefill"], one["prompt_tokens"], one["cached_tokens"], one["reason"]) for one in lines(tmp_path / "log", 3)]
+    away = (p.url, 40, 0, "40 uncached >= 20")
+    assert kept == [away, (None, 40, 32, "8 uncached < 20"), away]
+    assert [peer.posts()[-2].path for peer in (p, d)] == ["/reset_prefix_cache"] * 2
+
+
+def test_two_at_once_go_to_two_decode_servers(tmp_path):
+    """Decode is chosen by the requests that run there, as the router counts them."""
+    with Peer(prefilled) as p, Peer(lambda seen: ["wait"]) as busy, Peer(lambda seen: tokens(1)) as idle:
+        options = ("--prefill", p.url, "--decode", busy.url, "--decode", idle.url)
+        with running(tmp_path / "log", *options) as where:
+            host, port = where.split(":")
+            with socket.create_connection((host, int(port))) as sock:
+                raw = json.dumps(BODY).encode()
+                sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+                until = time.monotonic() + 20
+                while not busy.posts():
+                    assert time.monotonic() < until
+                    time.sleep(0.01)
+                assert [post(where)[0] for _ in range(2)] == [200, 200]
+    assert len(busy.posts()) == 1 and len(idle.posts()) == 2
+
+
+def test_a_decode_that_was_lost_is_not_believed_to_hold_anything(tmp_path):
+    """After a broken connection the prompt is sent away again, as if it had never been there."""
+    asked = iter(["ok", "lost", "ok"])
+
+    def decode(seen):
+        return tokens(1) if next(asked) == "ok" else ["reset"]
+
+    body = BODY | {"prompt": list(range(40))}
+    with Peer(prefilled) as p, Peer(decode) as d:
+        options = ("--prefill", p.url, "--decode", d.url, "--policy", "llm-d:20", "--block-size", "16")
+        with running(tmp_path / "log", *options) as where:
+            assert [post(where, body)[0] for _ in range(3)] == [200, 502, 200]
+    assert [one["cached_tokens"] for one in lines(tmp_path / "log", 3)] == [0, 32, 0]
+
+
 # ── failures ────────────────────────────────────────────────────────────────────────────────
 
 

@@ -87,9 +87,14 @@ def local_below(uncached_tokens: int) -> Rule:
 def llm_d(non_cached_tokens: int) -> Rule:
     """llm-d's rule.  Its default of 0 switches it off: everything stays on decode."""
     _at_least(non_cached_tokens, 0, "llm_d")
-    if non_cached_tokens == 0:
-        return lambda ask: Decision(False, "nonCachedTokens 0: the rule is off")
-    return local_below(non_cached_tokens)
+    return local_below(non_cached_tokens) if non_cached_tokens else _llm_d_off
+
+
+def _llm_d_off(ask: Ask) -> Decision:
+    return Decision(False, "nonCachedTokens 0: the rule is off")
+
+
+BLIND = frozenset((all_local, all_remote, _llm_d_off))  # never look at what is cached
 
 
 def dynamo(eff_isl_threshold: int = 2048, eff_isl_ratio_threshold: float = 0.7) -> Rule:
@@ -140,7 +145,7 @@ def rule_from_name(name: str) -> Rule:
     raise BadInput(f"routing rule {name!r}", f"one of {RULES}", "policy")
 
 
-# Choosing one server of a pool.  Ties go to the first name, so that a run can be repeated.
+# Choosing one server of a pool.  Ties go to the first of the pool, so that a run can be repeated.
 
 
 def round_robin(servers: Sequence[str]) -> Iterator[str]:
@@ -152,7 +157,7 @@ def round_robin(servers: Sequence[str]) -> Iterator[str]:
 
 def least_queued(queued_tokens: Mapping[str, int]) -> str:
     """The prefill server with the fewest prompt tokens waiting: prefill time follows tokens."""
-    return min(_some(queued_tokens, "least_queued"), key=lambda name: (queued_tokens[name], name))
+    return min(_some(queued_tokens, "least_queued"), key=lambda name: queued_tokens[name])
 
 
 def most_prefix(
@@ -166,8 +171,8 @@ def most_prefix(
     queue costs exactly the tokens in it.
     """
 
-    def work(name: str) -> tuple[int, str]:
-        return queued_tokens[name] + prompt_tokens - cached_tokens.get(name, 0), name
+    def work(name: str) -> int:
+        return queued_tokens[name] + prompt_tokens - cached_tokens.get(name, 0)
 
     return min(_some(queued_tokens, "most_prefix"), key=work)
 
@@ -178,9 +183,7 @@ def least_loaded(running_requests: Mapping[str, int]) -> str:
     Prefix overlap is left out on purpose: decode gets its blocks over the wire either way, and
     what it is short of is room in its batch.
     """
-    return min(
-        _some(running_requests, "least_loaded"), key=lambda name: (running_requests[name], name)
-    )
+    return min(_some(running_requests, "least_loaded"), key=lambda name: running_requests[name])
 
 
 def _some(pool: Mapping[str, int], where: str) -> Mapping[str, int]:

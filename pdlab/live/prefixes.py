@@ -9,6 +9,7 @@ server can no longer give.
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
@@ -20,10 +21,13 @@ def block_chain(token_ids: Sequence[int], block_size: int) -> list[bytes]:
     """Hashes of the full blocks of ``token_ids``; the unfilled tail has none (it is not cached)."""
     if block_size < 1:
         raise BadInput(f"block_size {block_size}", "at least 1 token", "block_chain")
+    try:
+        ids = array("q", token_ids)
+    except (OverflowError, TypeError) as error:
+        raise BadInput(f"token ids that are none ({error})", "whole numbers of 64 bits", "prompt") from error
     chain, digest = [], b""
-    for end in range(block_size, len(token_ids) + 1, block_size):
-        block = b",".join(b"%d" % token for token in token_ids[end - block_size : end])
-        digest = blake2b(digest + block, digest_size=16).digest()
+    for end in range(block_size, len(ids) + 1, block_size):
+        digest = blake2b(digest + ids[end - block_size : end].tobytes(), digest_size=16).digest()
         chain.append(digest)
     return chain
 

@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -39,6 +39,7 @@ from aiohttp import (
 from pdlab.errors import BadInput
 from pdlab.live import policy, recovery
 from pdlab.live import router_steps as steps
+from pdlab.live.placement import NO_PROMPT, Placement, Prompt
 from pdlab.live.router_options import add_arguments
 from pdlab.live.router_steps import Journey, Recovery, Route, StepFailed
 
@@ -59,23 +60,6 @@ class Deadlines:
     request_s: float = 300.0
 
 
-class Placement:
-    """Chooses the servers of a request.  ``rule`` decides remote or local; pools go round."""
-
-    def __init__(self, decode: list[str], prefill: list[str] | None, rule: policy.Rule) -> None:
-        self.decode, self.prefill, self.rule = decode, prefill or [], rule
-        self._next_decode = policy.round_robin(decode)
-        self._next_prefill: Iterator[str] = policy.round_robin(self.prefill) if self.prefill else iter(())
-
-    def place(self, body: dict[str, Any] | None) -> Route:
-        """The route of a request; ``body`` is None where no rule needs to see it."""
-        decode = next(self._next_decode)
-        if body is None or not self.prefill:
-            return Route(decode, None, "round robin")
-        decision = self.rule(policy.Ask(steps.prompt_tokens(body)))
-        return Route(decode, next(self._next_prefill) if decision.remote else None, decision.reason)
-
-
 @dataclass(slots=True)
 class Exchange:
     """One request on its way: what came, what is noted, and the answer once it has begun."""
@@ -84,6 +68,7 @@ class Exchange:
     journey: Journey
     raw: bytes = b""
     body: dict[str, Any] | None = None
+    prompt: Prompt = NO_PROMPT
     out: web.StreamResponse | None = None
 
 
@@ -107,6 +92,7 @@ class Router:
             [
                 web.post("/v1/completions", self.generate),
                 web.post("/v1/chat/completions", self.generate),
+                web.post("/reset_prefix_cache", self.reset_prefix_cache),
                 web.get("/v1/models", self.models),
                 web.get("/health", self.health),
             ]
@@ -152,11 +138,16 @@ class Router:
     async def _attempts(self, exchange: Exchange) -> web.StreamResponse:
         """Attempts until one answers, an answer has begun, or recovery gives up."""
         routes = exchange.journey.routes
-        routes.append(self.placement.place(exchange.body))
+        exchange.prompt = self.placement.read(exchange.body)
+        exchange.journey.prompt_tokens = exchange.prompt.tokens or None
+        routes.append(self.placement.place(exchange.prompt))
         while True:
             try:
-                return await self._attempt(exchange, routes[-1])
+                with self.placement.answering(routes[-1]):
+                    return await self._attempt(exchange, routes[-1])
             except StepFailed as failure:
+                if failure.kind in ("unreachable", "broken"):  # it may come back, but with nothing in it
+                    self.placement.forget(getattr(routes[-1], failure.step))
                 following = None if exchange.out else self.recovery(failure, routes[-1], len(routes))
                 if following is None:
                     raise
@@ -177,6 +168,7 @@ class Router:
                 journey.step("first_frame", now_ns())
                 if message := steps.frame_error(first):
                     raise StepFailed("decode", "error_frame", message)
+                self.placement.holds(route.decode, exchange.prompt)
                 return await self._stream(exchange, answer, first, chunks)
 
     async def _prefill(self, exchange: Exchange, server: str) -> dict[str, Any] | None:
@@ -185,9 +177,10 @@ class Router:
         assert exchange.body is not None
         raw = json.dumps(steps.prefill_body(exchange.body)).encode()
         journey.step("prefill_sent", now_ns())
-        async with _step("prefill", self.deadlines.prefill_s):
-            async with self._post(exchange, server, raw, "prefill") as answer:
-                document = await answer.read()
+        with self.placement.prefilling(server, exchange.prompt):
+            async with _step("prefill", self.deadlines.prefill_s):
+                async with self._post(exchange, server, raw, "prefill") as answer:
+                    document = await answer.read()
         journey.step("prefill_done", now_ns())
         transfer = steps.transfer_params(document)
         journey.remote_tokens = transfer.get("remote_num_tokens") if transfer else None
@@ -258,6 +251,18 @@ class Router:
                 )
         except ClientError as error:
             return web.json_response(steps.error_body(str(error), 502), status=502)
+
+    async def reset_prefix_cache(self, request: web.Request) -> web.Response:
+        """Empty every server's prefix cache, and with it what is believed of them; 502 where one fails."""
+        assert self.session is not None
+        self.placement.forget()
+        try:
+            for server in (*self.placement.prefill, *self.placement.decode):
+                async with self.session.post(f"{server}/reset_prefix_cache", raise_for_status=True):
+                    pass
+        except ClientError as error:
+            return web.json_response(steps.error_body(str(error), 502), status=502)
+        return web.json_response({})
 
     async def health(self, request: web.Request) -> web.Response:
         """200 when every server is healthy; 503 with the list when one is not."""
@@ -366,6 +371,9 @@ def run(args: argparse.Namespace) -> int:
         [u.rstrip("/") for u in args.worker or args.decode],
         [u.rstrip("/") for u in args.prefill],
         policy.rule_from_name(args.policy),
+        args.prefill_choice,
+        args.block_size,
+        args.cache_blocks,
     )
     deadlines = Deadlines(args.prefill_deadline, args.first_token_deadline, args.request_deadline)
     recover = recovery.from_name(args.on_failure, placement.prefill, placement.decode)

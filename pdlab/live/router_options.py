@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pdlab.live.placement import BLOCK_SIZE, CACHE_BLOCKS, CHOICES
 from pdlab.live.policy import RULES
 
 
@@ -15,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prefill", action="append", default=[], metavar="URL", help="a prefill server (repeat for more)")
     add("--decode", action="append", default=[], metavar="URL", help="a decode server (repeat for more)")
     add("--policy", default="all-remote", metavar="RULE", help=f"which prompts go to prefill: {RULES}")
+    add("--prefill-choice", choices=CHOICES, default="queue",
+        help="the prefill server with the fewest tokens queued (default), or done first, hits counted, or in turn")  # fmt: skip
+    add("--block-size", type=int, default=BLOCK_SIZE, metavar="TOKENS",
+        help=f"a block of the servers' prefix caches ({BLOCK_SIZE})")  # fmt: skip
+    add("--cache-blocks", type=int, default=CACHE_BLOCKS, metavar="N",
+        help=f"blocks that a server is believed to keep ({CACHE_BLOCKS})")  # fmt: skip
     add("--on-failure", choices=["fail", "retry"], default="fail",
         help="retry: once, before the first token, on another prefill server or on decode itself")  # fmt: skip
     add("--port", type=int, default=0, help="0 takes a free one (default)")

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdlab.live.policy import Decision
 
 # RFC 9110, 7.6.1: these speak of one connection and are not passed on.
 HOP_BY_HOP = frozenset(
@@ -83,11 +82,18 @@ def transfer_params(answer: bytes) -> dict[str, Any] | None:
     return dict(params) if isinstance(params, Mapping) and params.get("do_remote_prefill") else None
 
 
+def token_ids(body: Mapping[str, Any]) -> list[int] | None:
+    """The prompt where it was sent as token ids, else None."""
+    prompt = body.get("prompt")
+    ids = isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt)
+    return prompt if ids else None
+
+
 def prompt_tokens(body: Mapping[str, Any]) -> int:
     """Tokens of the prompt: exact for token ids, else the usual four bytes a token."""
+    if (ids := token_ids(body)) is not None:
+        return len(ids)
     prompt = body.get("prompt")
-    if isinstance(prompt, list) and prompt and all(isinstance(token, int) for token in prompt):
-        return len(prompt)
     text = prompt if isinstance(prompt, str) else json.dumps(prompt or body.get("messages", ""))
     return max(1, len(text.encode()) // 4)
 
@@ -144,11 +150,17 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The servers of one attempt.  ``prefill`` is None where decode (or a replica) does it all."""
+    """The servers of one attempt.  ``prefill`` is None where decode (or a replica) does it all.
+
+    ``cached_tokens`` is how much of the prompt decode was believed to hold, None where nobody
+    looked; ``choice`` is what the servers were chosen by.
+    """
 
     decode: str
     prefill: str | None = None
     reason: str = ""
+    cached_tokens: int | None = None
+    choice: str = ""
 
 
 # Asked after a failed attempt whose client has seen no token yet: another route, or None to give up.
@@ -173,7 +185,7 @@ class Journey:
     request_id: str
     received_ns: int
     routes: list[Route] = field(default_factory=list)
-    decision: Decision | None = None
+    prompt_tokens: int | None = None
     steps_ns: dict[str, int] = field(default_factory=dict)
     status: str = "ok"
     http_status: int | None = None
@@ -196,6 +208,9 @@ class Journey:
             "prefill": last.prefill,
             "decode": last.decode,
             "reason": last.reason,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": last.cached_tokens,
+            "choice": last.choice,
             "routes": [[r.prefill, r.decode, r.reason] for r in self.routes],
             "status": self.status,
             "http_status": self.http_status,

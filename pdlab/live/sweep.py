@@ -245,7 +245,7 @@ def run_case(
         },
     }
     if case.cache_state == "cold":
-        deployment.reset_prefix_caches()
+        empty_caches(url)
     options = client.Options(
         deadline_s=plan.comparison.request_deadline_seconds,
         connections=min(len(sent), 4 + round(4 * case.rate_rps)),
@@ -263,6 +263,23 @@ def run_case(
         )
     sampler.close(run.provenance["summary"]["client_sessions"])
     return run
+
+
+def empty_caches(url: str) -> None:
+    """Empty the servers' prefix caches through the router, which then believes nothing of them either."""
+    if (status := client.ask(f"{url}/reset_prefix_cache", {}, timeout_s=30)) != 200:
+        raise client.ClientFailed(f"the prefix caches could not be emptied: HTTP {status}")
+
+
+def first_requests(url: str, deployment: serve.Deployment) -> None:
+    """A few requests one after another: the first transfer of a pair takes seconds."""
+    size = vocab_size(deployment.model.path)
+    for turn in range(2 * len(deployment.servers)):
+        prompt = [100 + (17 * turn + 31 * i) % (size - 100) for i in range(64)]
+        body = client.completion(deployment.model_name, prompt, 4)
+        status = client.ask(f"{url}/v1/completions", body, timeout_s=120)
+        if status != 200:
+            raise client.ClientFailed(f"a first request was answered with HTTP {status}")
 
 
 def add_routes(
@@ -308,9 +325,9 @@ def run_sweep(
     """
     plan_path, out = Path(plan_path), Path(out)
     plan = plans.load(plan_path)
-    base = traces.read_trace(_beside(plan_path, plan.comparison.workload_trace))
+    base = read_workload(plan_path, plan)
     _claim(out, plan_path, resume)
-    about = _about(plan_path)
+    about = about_plan(plan_path)
     sweep = _Sweep(plan, base, out, about, resume, say)
     tuning = [*tuning_cases(plan), single_case(plan, chunk_tokens)] if tune else []
     sweep.expect([*tuning, *main_cases(plan, chunk_tokens)])
@@ -410,19 +427,9 @@ class _Sweep:
                 options += [f"--{name}-deadline", late]
             log = deployment.run_dir / "router.jsonl"
             with routed(deployment, *options) as url:
-                self._handshake(url, deployment)
+                first_requests(url, deployment)
                 for case in cases:
                     self._run(directory, case, deployment, url, log, about)
-
-    def _handshake(self, url: str, deployment: serve.Deployment) -> None:
-        """A few requests one after another: the first transfer of a pair takes seconds."""
-        size = vocab_size(deployment.model.path)
-        for turn in range(2 * len(deployment.servers)):
-            prompt = [100 + (17 * turn + 31 * i) % (size - 100) for i in range(64)]
-            body = client.completion(deployment.model_name, prompt, 4)
-            status = client.ask(f"{url}/v1/completions", body, timeout_s=120)
-            if status != 200:
-                raise client.ClientFailed(f"a first request was answered with HTTP {status}")
 
     def _run(self, directory: Path, case: Case, deployment: serve.Deployment, url: str, log: Path,
              about: dict[str, Any]) -> None:  # fmt: skip
@@ -470,12 +477,12 @@ def _entry(case: Case) -> dict[str, Any]:
             "offered_rate_rps": case.rate_rps, "dir": case.name}  # fmt: skip
 
 
-def _beside(plan_path: Path, named: str) -> Path:
+def read_workload(plan_path: Path, plan: plans.Plan) -> workload.Trace:
     """A trace is named from the project's root; a path from here, or from the plan, works as well."""
-    root = Path(__file__).resolve().parents[2]
+    named, root = plan.comparison.workload_trace, Path(__file__).resolve().parents[2]
     for path in (Path(named), root / named, plan_path.parent / named):
         if path.exists():
-            return path
+            return traces.read_trace(path)
     raise BadInput("no such file", "a trace", f"{plan_path}, comparison.workload_trace: {named}")
 
 
@@ -494,7 +501,7 @@ def _claim(out: Path, plan_path: Path, resume: bool) -> None:
     part.replace(kept)
 
 
-def _about(plan_path: Path) -> dict[str, Any]:
+def about_plan(plan_path: Path) -> dict[str, Any]:
     """The part of the provenance that all runs of a sweep share."""
     return {
         "label": "measured",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 def add(sub: argparse._SubParsersAction) -> None:
     p = sub.add_parser("record", help="measure one of the course's recorded runs again")
-    p.add_argument("what", choices=("interference", "nixl-bytes", "link"))
+    p.add_argument("what", choices=("interference", "nixl-bytes", "link", "routing"))
     p.add_argument("--out", type=Path, required=True, help="a new directory for the run")
     p.add_argument("--model", default="smollm2", help="smollm2, tiny, a folder or a model id")
+    p.add_argument("--notes", help="what else the machine did, kept in the provenance (routing)")
     p.set_defaults(run=run)
 
 
@@ -19,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from pdlab.errors import BadInput
-    from pdlab.live import ledger, link, link_record, microscope
+    from pdlab.live import client, ledger, link, link_record, microscope, routing
     from pdlab.live.serve import ServerFailed
 
     if args.out.exists() and any(args.out.iterdir()):
@@ -29,9 +30,11 @@ def run(args: argparse.Namespace) -> int:
             microscope.record(args.out, args.model)
         elif args.what == "nixl-bytes":
             ledger.record(args.out, args.model)
+        elif args.what == "routing":
+            routing.record(args.out, notes=args.notes)
         else:
             link_record.record(args.out)
-    except (ServerFailed, ledger.LedgerFailed, link.LinkFailed) as error:
+    except (ServerFailed, ledger.LedgerFailed, link.LinkFailed, client.ClientFailed) as error:
         print(f"pdlab record: {error}", file=sys.stderr)
         return 1
     print(f"recorded: {args.out}")

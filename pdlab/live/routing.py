@@ -1,0 +1,120 @@
+"""The routing lab's runs: one trace under each rule, on one pair of servers; then on two replicas.
+
+The servers stay up between the rules of a pair; each rule gets a router of its own and empty
+prefix caches, so that all start alike.  What the router decided for each request is kept in
+``decisions.jsonl`` beside the records.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdlab.live import client, env, serve, sweep
+from pdlab.live.front import routed
+from pdlab.measure import plan as plans
+from pdlab.measure import records, workload
+
+PLAN = env.ROOT / "data/plans/selective-2core.yaml"
+# Dynamo ships 2,048 and 0.7.  The prompts of a two-core trace are shorter, and so is its threshold.
+RULES = ("all-local", "all-remote", "local-below:512", "llm-d:512", "dynamo:512:0.7")
+REPLICAS = "two replicas"
+DECISIONS = "decisions.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCase(sweep.Case):
+    """A run of the pair under one rule; without a rule, of aggregated replicas."""
+
+    rule: str = ""
+
+    @property
+    def label(self) -> str:
+        """The rule's name, or what stands in for one."""
+        return self.rule or REPLICAS
+
+    @property
+    def name(self) -> str:
+        """A directory's name."""
+        return self.label.replace(":", "-").replace(" ", "-")
+
+
+def cases(plan: plans.Plan) -> list[RuleCase]:
+    """Every rule on the pair, then two aggregated replicas; all at the plan's one rate."""
+    state, rate = plan.comparison.cache_state[0], plan.comparison.offered_rates_rps[0]
+    chunk = plan.live.max_num_batched_tokens[0] if plan.live else None
+    pair = [RuleCase("disaggregated", state, rate, chunk, rule=rule) for rule in RULES]
+    return [*pair, RuleCase("aggregated", state, rate, chunk)]
+
+
+def record(
+    out: Path, plan_path: Path = PLAN, notes: str | None = None,
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+) -> Path:  # fmt: skip
+    """Carry out every case below ``out``; what is there already is kept."""
+    plan = plans.load(plan_path)
+    base = sweep.read_workload(plan_path, plan)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "plan.yaml").write_bytes(plan_path.read_bytes())
+    todo = cases(plan)
+    records.write_sweep(out, plan_path.name, [
+        {"name": case.name, "design": case.label, "cache_state": case.cache_state,
+         "offered_rate_rps": case.rate_rps, "dir": case.name} for case in todo
+    ])  # fmt: skip
+    for design in ("disaggregated", "aggregated"):
+        missing = [c for c in todo if c.design == design and not client.is_finished(out / c.name)]
+        if missing:
+            _run(plan, base, missing, out, sweep.about_plan(plan_path) | {"notes": notes}, say)
+    return out
+
+
+def _run(
+    plan: plans.Plan, base: workload.Trace, missing: list[RuleCase], out: Path, about: dict[str, Any],
+    say: Callable[[str], None],
+) -> None:  # fmt: skip
+    logs = out / "logs" / missing[0].design
+    logs.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        deployment = stack.enter_context(serve.Deployment(sweep.spec(plan, missing[0]), logs))
+        stated = deployment.provenance()
+        about = about | {"versions": stated["versions"] | {"model": stated["model"]}}
+        with routed(deployment) as url:  # sends everything away, and so makes the pair acquainted
+            sweep.first_requests(url, deployment)
+        for case in missing:
+            options = ["--policy", case.rule] if case.rule else []
+            with routed(deployment, *options) as url:
+                sweep.empty_caches(url)
+                trace = sweep.requests(plan, case, base)
+                log = deployment.run_dir / "router.jsonl"
+                run = sweep.run_case(plan, case, trace, deployment, url, out / case.name, log, about, resume=True)
+            names = {server.base_url: server.name for server in deployment.servers}
+            keep_decisions(log, run, trace, names, out / case.name / DECISIONS)
+            say(f"{case.label}: {sorted(set(run.table['status'].to_pylist()))}, {run.table.num_rows} requests")
+
+
+def keep_decisions(
+    log: Path, run: records.Run, trace: workload.Trace, names: Mapping[str, str], path: Path
+) -> None:
+    """One JSON line a request in the trace's order: its kind, what was believed, decided, and why."""
+    found = {one["request_id"]: one for one in map(json.loads, log.read_text().splitlines())}
+    rows = zip(run.table["request_id"].to_pylist(), run.table["seq"].to_pylist(), strict=True)
+    lines = []
+    for request_id, seq in sorted(rows, key=lambda row: row[1]):
+        one, asked = found[request_id], trace.requests[seq]
+        lines.append(json.dumps({
+            "request_id": request_id, "seq": seq, "kind": asked.kind, "prompt_tokens": asked.prompt_tokens,
+            "cached_tokens": one["cached_tokens"], "side": "remote" if one["prefill"] else "local",
+            "reason": one["reason"], "choice": one["choice"],
+            "prefill": names.get(one["prefill"]), "decode": names[one["decode"]],
+        }))  # fmt: skip
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read_decisions(directory: Path) -> list[dict[str, Any]]:
+    """What ``keep_decisions`` kept, in the trace's order."""
+    return [json.loads(line) for line in (directory / DECISIONS).read_text().splitlines()]
