@@ -7,11 +7,13 @@ import time
 
 import pytest
 
-from pdlab.live.faults import soak
+from pdlab.errors import BadInput
+from pdlab.live.faults import soak, table
 from pdlab.live.faults.catalogue import CATALOGUE
 from pdlab.live.faults.middle import CORRUPT_BYTES, HEAD_BYTES, Middle
 from pdlab.live.faults.scene import Answer
 from pdlab.live.faults.table import MISMATCHED, Row, compare, pair, summary
+from pdlab.measure import records
 
 HEALTHY = [11, 12, 13, 14, 15, 16, 17, 18]
 
@@ -55,13 +57,26 @@ def test_every_fault_says_what_is_done_and_expected_and_has_servers():
 
 def test_a_table_has_one_line_a_fault():
     """Runs of one fault are put together, and the worst of them shows."""
-    base = dict(says="s", expects="e", pair="nixl", injected="i", client_saw="x", http_status=200, finished=True, attempts=1,
+    base = dict(injected="i", client_saw="x", http_status=200, finished=True, attempts=1,
                 tokens=3, right="all", recovered_after_s=1.0, processes=0, missed=0, counters={}, facts={})  # fmt: skip
     rows = [Row(fault="a", twice=0, blocks_free_after_s=0.1, **base), Row(fault="a", twice=2, blocks_free_after_s=7.0, **base),
             Row(fault="b", twice=0, blocks_free_after_s=0.0, **base)]  # fmt: skip
     lines = list(summary(rows))
     assert [line[:2] for line in lines] == [["a", 2], ["b", 1]]
     assert lines[0][5] == 2 and lines[0][6] == 7.0
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    """Rows on disk are read back as they were and not made again; nothing is started when all is there."""
+    row = Row(fault="slow link", injected="i", client_saw="x", http_status=200, finished=True, attempts=1, tokens=3, twice=0,
+              right="all", blocks_free_after_s=0.1, recovered_after_s=1.0, processes=0, missed=0, counters={"decode-0": {"bytes": 3.0}},
+              facts={"first_token_s": 2})  # fmt: skip
+    table._write(tmp_path, [row, row], records.provenance(label="measured", source="a test"))
+    assert table.read(tmp_path) == [row, row]
+    monkeypatch.setattr(table, "Deployment", None)  # starting one would fail
+    assert table.run(["slow link"], repeat=2, out=tmp_path) == [row, row]
+    with pytest.raises(BadInput, match="one of"):
+        table.run(["a fault that is not there"])
 
 
 # ── the man in the middle ───────────────────────────────────────────────────────────────────

@@ -64,9 +64,6 @@ class Row:
     """One fault, one run.  Counters are what changed, by server; seconds; shares of KV blocks."""
 
     fault: str
-    says: str
-    expects: str
-    pair: str
     injected: str
     client_saw: str
     http_status: int | None
@@ -112,36 +109,66 @@ def run(
     say: Say = lambda text: None,
     repeat_kills: int | None = None,
 ) -> list[Row]:
-    """Run faults (default: all), ``repeat`` times each; write ``faults.json`` and provenance to ``out``.
+    """Run faults (default: all), ``repeat`` times each, and write the table and provenance to ``out``.
 
-    Faults that kill a server run ``repeat_kills`` times, where that is given: each has to start it again.
-
-    Raises NotInjected where a fault could not be made to happen in a few tries.
+    Faults that kill a server run ``repeat_kills`` times, where that is given: each has to start it
+    again.  What ``out`` holds already is kept and counted, so that an interrupted run goes on.
+    Raises NotInjected at the end where a fault could not be made to happen in a few tries.
     """
     unknown = [name for name in names if name not in CATALOGUE]
     if unknown:
         raise BadInput(f"fault {unknown[0]!r}", f"one of: {'; '.join(CATALOGUE)}")
-    chosen = [CATALOGUE[name] for name in names] or list(CATALOGUE.values())
-    rows: list[Row] = []
-    about: dict[str, Any] = {}
+    rows = read(out) if out and (out / TABLE).exists() else []
+    todo = [
+        one for one in ([CATALOGUE[name] for name in names] or CATALOGUE.values())
+        for _ in range((repeat_kills if one.kills and repeat_kills else repeat) - sum(row.fault == one.name for row in rows))
+    ]  # fmt: skip
+    missed: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="pdlab-faults-") as scratch:
-        for kind in dict.fromkeys(one.pair for one in chosen):
+        for kind in dict.fromkeys(one.pair for one in todo):
             say(f"starting the pair {kind}")
             with Deployment(pair(kind, model), Path(scratch) / kind) as deployment:
                 scene = Scene(deployment, LEASE_S)
                 about = provenance.measured(deployment, "pdlab faults", design="disaggregated",
                                             notes=f"lease {LEASE_S:g} s, {BLOCKS} KV blocks")  # fmt: skip
-                for one in (one for one in chosen if one.pair == kind):
-                    times = repeat_kills if one.kills and repeat_kills else repeat
-                    for number in range(times):
+                for one in (one for one in todo if one.pair == kind and one.name not in missed):
+                    try:
                         rows.append(observe(scene, one))
-                        say(f"{one.name} [{number + 1}/{times}]: {rows[-1].client_saw}")
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / TABLE).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-        document = about | {"summary": about["summary"] | {"runs": len(rows), "repeat": repeat, "repeat_kills": repeat_kills or repeat}}
-        (out / records.PROVENANCE).write_text(json.dumps(records.check_provenance(document), indent=2) + "\n")
+                    except NotInjected as error:
+                        missed[one.name] = str(error)
+                        say(f"{one.name}: NOT INJECTED: {error}")
+                        continue
+                    say(f"{one.name}: {rows[-1].client_saw}")
+                    if out:
+                        _write(out, rows, about)
+    if missed:
+        raise NotInjected("; ".join(f"{name}: {why}" for name, why in missed.items()))
     return rows
+
+
+def _write(out: Path, rows: Sequence[Row], about: dict[str, Any]) -> None:
+    """The table, one line a run, and where it comes from.  Whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(json.dumps(asdict(row), separators=(",", ":")) for row in rows)
+    runs = {name: sum(row.fault == name for row in rows) for name in dict.fromkeys(row.fault for row in rows)}
+    document = about | {"summary": about["summary"] | {"runs_of_each_fault": runs}}
+    for name, text in (
+        (TABLE, f"[\n{lines}\n]\n"),
+        (records.PROVENANCE, json.dumps(records.check_provenance(document), indent=2) + "\n"),
+    ):
+        part = out / f"{name}.part"
+        part.write_text(text)
+        part.rename(out / name)
+
+
+def read(directory: Path) -> list[Row]:
+    """The rows of a recorded run."""
+    return [Row(**row) for row in json.loads((directory / TABLE).read_text())]
+
+
+def record(directory: Path) -> None:
+    """What lab L3 measures live: every fault once; goes on where it was interrupted."""
+    run(out=directory, say=lambda text: print(text, flush=True))
 
 
 def observe(scene: Scene, one: Fault) -> Row:
@@ -170,7 +197,7 @@ def observe(scene: Scene, one: Fault) -> Row:
     recovered_s = time.monotonic() - broken_s
     right, twice = compare(seen.answer.tokens, seen.reference)
     return Row(
-        fault=one.name, says=one.says, expects=one.expects, pair=one.pair, injected=seen.injected,
+        fault=one.name, injected=seen.injected,
         client_saw=seen.answer.saw(), http_status=seen.answer.http_status, finished=seen.answer.finished,
         attempts=seen.attempts, tokens=len(seen.answer.tokens), twice=twice, right=right,
         blocks_free_after_s=round(free_s, 2), recovered_after_s=round(recovered_s, 2),
