@@ -163,6 +163,7 @@ def _transfer(
         "prefill_kv_usage_after": left,
         "os_bytes": os_used.bytes,
         "os_packets": os_used.packets,
+        "os_retransmitted": os_used.retransmitted,
         "http_bytes": http_bytes,
         "background_bytes": round(background * (ended_ns - asked_ns) / 1e9),
         "sent_ns": sent_ns, "prefilled_ns": prefilled_ns, "ended_ns": ended_ns,

@@ -22,13 +22,21 @@ TCP_IP_HEADER_BYTES = 52  # IPv4 20, TCP 20, its time-stamp option 12; loopback 
 
 @dataclass(frozen=True)
 class Counters:
-    """What the loopback interface has carried since it came up, headers included."""
+    """What the loopback interface has carried since it came up, headers included.
+
+    ``retransmitted`` counts the TCP segments that were sent again.
+    """
 
     bytes: int
     packets: int
+    retransmitted: int
 
     def __sub__(self, earlier: Counters) -> Counters:
-        return Counters(self.bytes - earlier.bytes, self.packets - earlier.packets)
+        return Counters(
+            self.bytes - earlier.bytes,
+            self.packets - earlier.packets,
+            self.retransmitted - earlier.retransmitted,
+        )
 
 
 def prefix() -> list[str]:
@@ -50,12 +58,18 @@ def raise_loopback() -> None:
         fcntl.ioctl(handle, SIOCSIFFLAGS, IFREQ.pack(b"lo", flags | IFF_UP))
 
 
-def counters(table: str | None = None) -> Counters:
-    """The loopback's received bytes and packets, from ``/proc/net/dev`` of our own namespace."""
-    text = Path("/proc/self/net/dev").read_text() if table is None else table
-    for line in text.splitlines():
-        name, _, numbers = line.partition(":")
+def counters(devices: str | None = None, protocols: str | None = None) -> Counters:
+    """The loopback's received bytes and packets, and TCP's retransmissions, of our own namespace.
+
+    The texts are those of ``/proc/net/dev`` and ``/proc/net/snmp``; read now unless given.
+    """
+    devices = Path("/proc/self/net/dev").read_text() if devices is None else devices
+    protocols = Path("/proc/self/net/snmp").read_text() if protocols is None else protocols
+    names, numbers = (line.split() for line in protocols.splitlines() if line.startswith("Tcp:"))
+    retransmitted = int(numbers[names.index("RetransSegs")])
+    for line in devices.splitlines():
+        name, _, columns = line.partition(":")
         if name.strip() == "lo":
-            received_bytes, received_packets = numbers.split()[:2]
-            return Counters(int(received_bytes), int(received_packets))
+            received_bytes, received_packets = columns.split()[:2]
+            return Counters(int(received_bytes), int(received_packets), retransmitted)
     raise OSError("this network namespace has no loopback interface")

@@ -135,9 +135,10 @@ def test_reconciling_adds_up() -> None:
 
 
 def test_loopback_counters_are_read_from_the_kernels_table() -> None:
-    """The received bytes and packets of lo, whatever other interfaces say."""
+    """The received bytes and packets of lo, whatever other interfaces say, and TCP's resent segments."""
     table = "Inter-| Receive\n face |bytes packets\n  eth0: 9 9 0 0\n    lo: 1234 56 0 0 0 0 0 0 1234 56\n"
-    assert netns.counters(table) == netns.Counters(1234, 56)
+    snmp = "Ip: Forwarding\nIp: 2\nTcp: RtoAlgorithm RetransSegs InErrs\nTcp: 1 7 0\n"
+    assert netns.counters(table, snmp) == netns.Counters(1234, 56, 7)
 
 
 # ── models ──────────────────────────────────────────────────────────────────────────────────

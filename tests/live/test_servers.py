@@ -197,7 +197,8 @@ def test_three_observers_agree_on_the_bytes(tmp_path: Path) -> None:
             continue  # other programs' traffic is in the counter
         if entry["transport"] == "tcp":
             assert entry["os_bytes"] > entry["counter_bytes"]
-            assert abs(entry["reconciled"]["unexplained_bytes"]) < 0.02 * entry["os_bytes"]
+            resent_bytes = entry["os_retransmitted"] * 65_536  # at most: a segment is no larger on loopback
+            assert abs(entry["reconciled"]["unexplained_bytes"]) < 0.02 * entry["os_bytes"] + resent_bytes
         else:
             assert entry["os_bytes"] < 0.5 * entry["counter_bytes"]
 
