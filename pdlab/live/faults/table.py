@@ -31,6 +31,7 @@ BLOCKS = 64  # few, so that stranded prefills fill the cache
 TRIES = 3  # a moment can be missed; a fault that was not injected is tried again, and counted
 TINY_BLOCK_BYTES = 2 * 4 * 2 * 32 * 4 * 128  # K and V × layers × KV heads × head_dim × float32 × tokens
 MISMATCHED = {"nixl-dtype": ("--dtype", "bfloat16"), "nixl-weights": ("--load-format", "dummy")}
+PAIRS = ("nixl", "tcp", "tcp-unchecked", *MISMATCHED, "nixl-recompute")
 TABLE = "faults.json"
 Say = Callable[[str], None]
 
@@ -56,7 +57,7 @@ def pair(name: str, model: str = "tiny") -> Spec:
     if name in MISMATCHED:
         nixl = pair("nixl", model)
         return replace(nixl, mismatched=True, role_args={"prefill": MISMATCHED[name]})
-    raise BadInput(f"a pair named {name!r}", "nixl, nixl-recompute, tcp, tcp-unchecked, nixl-dtype or nixl-weights")
+    raise BadInput(f"a pair named {name!r}", f"one of {', '.join(PAIRS)}")
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,10 @@ def run(
         one for one in ([CATALOGUE[name] for name in names] or CATALOGUE.values())
         for _ in range((repeat_kills if one.kills and repeat_kills else repeat) - sum(row.fault == one.name for row in rows))
     ]  # fmt: skip
+    todo.sort(key=lambda one: one.kills)  # cheap ones first
     missed: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="pdlab-faults-") as scratch:
-        for kind in dict.fromkeys(one.pair for one in todo):
+        for kind in sorted({one.pair for one in todo}, key=PAIRS.index):
             say(f"starting the pair {kind}")
             with Deployment(pair(kind, model), Path(scratch) / kind) as deployment:
                 scene = Scene(deployment, LEASE_S)
