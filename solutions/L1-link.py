@@ -1,0 +1,452 @@
+# %% [markdown]
+"""
+# L1 · What a link gives you
+
+**Time** 60 minutes. **Before this** notebooks 02 and 03: bytes in whole blocks, and the hand-off floor. **You need** nothing but this machine. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about four minutes.
+
+At the end you can measure an effective bandwidth that deserves the name, put it into notebook 03's formula, and prove by three observers that a transfer between two real servers moved the bytes you predicted.
+
+## Claim card
+
+| | |
+|---|---|
+| **claim** | "A link has a bandwidth. Measure it once, divide the bytes by it, and you have the time of a hand-off." |
+| **expected** | you say so in a minute, before anything is measured |
+| **a run would prove** | how fast NIXL moves bytes between two processes of one machine, at sixteen sizes and over two transports; and whether the bytes of a real transfer are those of the formula |
+| **a run would not prove** | anything about a network card, a switch or GPU memory: here both ends share one machine. Nothing about a link that is busy serving. Nothing about tails: fifteen transfers of a size give a median and a spread, but no P99. |
+"""
+
+# %%
+import json
+import statistics
+
+from pdlab.course import *
+from pdlab.live import ledger, link_record
+from pdlab.theory import kv, link
+
+# %% [markdown]
+"""
+## A puzzle
+
+Two processes run on one machine. One of them owns memory, the other reads it through NIXL, as a decode server reads the KV of its prefill server. No cable, no switch, no other user.
+
+You time one message of 4 KiB, divide, and get a figure in GB/s. You time one of 1 MiB and get a figure ten times as high. You time one of 128 MiB and it is lower again. The link has not changed between the three. Which of them is *the* bandwidth?
+
+Commit to two guesses.
+"""
+
+# %%
+# GB/s that NIXL reaches here with messages of 128 MiB over shared memory.
+# A number; within a factor of two is a good guess.
+large_gb_s = ...
+### BEGIN SOLUTION
+large_gb_s = 5
+### END SOLUTION
+predict("L1.a", large_gb_s)
+
+# %%
+# How many times as long does the same message take over TCP, on the same machine?
+tcp_times = ...
+### BEGIN SOLUTION
+tcp_times = 4
+### END SOLUTION
+predict("L1.b", tcp_times)
+
+# %% [markdown]
+"""
+## One message
+
+The next cell gets the run, recorded or live, and says which. In it, every message was zeroed at the receiver first, timed from the moment it was posted until NIXL said it was done, and then compared with the sender's bytes.
+"""
+
+# %%
+run = lab_run("link", link_record.record)
+
+# %%
+measured = link_record.read(run)
+shm, tcp = (measured[transport][0] for transport in ("shm", "tcp"))
+print(f"{len(shm)} messages over shared memory, {len(tcp)} over TCP, {len({m.size_bytes for m in shm})} sizes; every byte checked")
+
+# %% [markdown]
+"""
+Here is one of them. Not the fastest: of its size, the one in the middle.
+"""
+
+# %%
+of_16_mib = sorted((m for m in shm if m.size_bytes == 1 << 24), key=lambda m: m.transfer_ns)
+one = of_16_mib[len(of_16_mib) // 2]
+print(f"{one.size_bytes:,} bytes in {one.transfer_ns:,} ns over shared memory   [measured]")
+
+# %% [markdown]
+"""
+What is its effective bandwidth, in **GB/s**, that is 10⁹ bytes a second? A text with another unit is fine too.
+"""
+
+# %% exercise="L1.1"
+# Exercise L1.1
+effective = ...
+### BEGIN SOLUTION
+effective = one.size_bytes / one.transfer_ns
+### END SOLUTION
+
+# %% check="L1.1"
+check("L1.1", effective, expected=one.gb_s)
+
+# %% [markdown]
+"""
+A byte in a nanosecond is a GB/s, so no power of ten is needed. Keep that: it makes such figures easy to check in the head.
+
+## Many messages
+
+One time is an anecdote. Fifteen of the same size have a middle and a spread. The middle is the *median*, since a single pause of the operating system can ruin a mean and barely moves a median.
+
+There is a trap on the way: the mean of the rates, the total of bytes over the total of time, and the median of the rates are three different numbers. The course reports the **median of the single rates**. Write it. `messages` is a list of (bytes, nanoseconds); the result is in GB/s.
+"""
+
+# %% exercise="L1.2"
+# Exercise L1.2
+def median_gb_s(messages):
+    """The median of the single effective bandwidths, in GB/s."""
+    ...
+
+
+### BEGIN SOLUTION
+def median_gb_s(messages):
+    """The median of the single effective bandwidths, in GB/s."""
+    return statistics.median(size / ns for size, ns in messages)
+### END SOLUTION
+
+# %% check="L1.2"
+check("L1.2", median_gb_s)
+
+# %% [markdown]
+"""
+Now all sizes, both transports. Points are single messages, lines join the medians.
+"""
+
+# %%
+reports = {transport: measured[transport][1] for transport in ("shm", "tcp")}
+NAMES = {"shm": "shared memory", "tcp": "TCP over loopback"}
+ax = figure(
+    "A message has to be large before the link is fast",
+    label="measured", source="NIXL over UCX, two processes", run=run,
+    xlabel="message (bytes)", ylabel="effective bandwidth (GB/s)", xlog=True, ylog=True,
+)
+for index, (transport, report) in enumerate(reports.items()):
+    messages = measured[transport][0]
+    ax.plot([m.size_bytes for m in messages], [m.gb_s for m in messages], linestyle="", markersize=3,
+            alpha=0.35, marker="os"[index], color=["#0072B2", "#D55E00"][index])
+    line(ax, [s.size_bytes for s in report.sizes], [s.gb_s for s in report.sizes], NAMES[transport],
+         color=["#0072B2", "#D55E00"][index], marker="os"[index])
+last = {transport: report.sizes[-1] for transport, report in reports.items()}
+first = {transport: report.sizes[0] for transport, report in reports.items()}
+show_figure(ax, alt=f"""
+    Effective bandwidth against message size, from 4 KiB to 128 MiB, for two transports.
+    Shared memory: {first['shm'].gb_s:.2f} GB/s at 4 KiB, at most {reports['shm'].peak_gb_s:.2f},
+    and {last['shm'].gb_s:.2f} at 128 MiB. TCP: {first['tcp'].gb_s:.3f} GB/s at 4 KiB, at most
+    {reports['tcp'].peak_gb_s:.2f}, and {last['tcp'].gb_s:.2f} at 128 MiB.
+""")
+
+# %%
+rows = [
+    [f"{a.size_bytes:,}", f"{a.transfer_ms:.4f}", f"{a.gb_s:.2f}", f"{a.gb_s_low:.2f} to {a.gb_s_high:.2f}",
+     f"{b.transfer_ms:.4f}", f"{b.gb_s:.3f}", f"{b.gb_s_low:.3f} to {b.gb_s_high:.3f}"]
+    for a, b in zip(reports["shm"].sizes, reports["tcp"].sizes)
+]
+show_table(
+    rows,
+    ["bytes", "shm: ms", "GB/s", "middle half", "TCP: ms", "GB/s", "middle half"],
+    caption="Median time and bandwidth of fifteen messages of each size",
+    label="measured", source="NIXL over UCX, two processes", run=run,
+)
+
+# %% [markdown]
+"""
+Read the table from the top. A 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes. Where the two balance, the link gives half of what it can. That size is the *half-bandwidth point*, and a link is better described by two numbers, its peak and this point, than by either alone.
+
+At the bottom another effect may show: messages that no longer fit into the processor's caches have to come from memory, and the bandwidth falls again. The *peak* of such a curve is a property of the cache. KV caches are large, so for a hand-off the right-hand end counts.
+
+Find the half-bandwidth point over **shared memory** in the table. Between which two tested sizes does the median first pass half of the highest median? Give both sizes in bytes, the smaller first.
+"""
+
+# %% exercise="L1.3"
+# Exercise L1.3
+half_between = [..., ...]
+### BEGIN SOLUTION
+sizes = reports["shm"].sizes
+half = max(s.gb_s for s in sizes) / 2
+reached = next(i for i, s in enumerate(sizes) if s.gb_s >= half)
+half_between = [sizes[reached - 1].size_bytes, sizes[reached].size_bytes]
+### END SOLUTION
+
+# %% check="L1.3"
+half_point = reports["shm"].half_bandwidth_bytes
+check("L1.3", half_between, expected=[
+    max(s.size_bytes for s in reports["shm"].sizes if s.size_bytes < half_point),
+    min(s.size_bytes for s in reports["shm"].sizes if s.size_bytes >= half_point),
+])
+
+# %% [markdown]
+"""
+What does this run show? For each statement: `"shown"`, `"contradicted"` or `"not shown"`.
+
+| letter | statement |
+|---|---|
+| A | On this machine, a large message takes longer over TCP than over shared memory. |
+| B | One small message, timed well, tells the bandwidth of the link. |
+| C | Over a 100 Gbit/s network, NIXL would reach what it reaches here over TCP. |
+| D | Of a thousand transfers of 16 MiB, at most ten would take more than twice the median. |
+"""
+
+# %% exercise="L1.4"
+# Exercise L1.4
+statements = {"A": ..., "B": ..., "C": ..., "D": ...}
+### BEGIN SOLUTION
+statements = {"A": "shown", "B": "contradicted", "C": "not shown", "D": "not shown"}
+### END SOLUTION
+
+# %% check="L1.4"
+check("L1.4", statements)
+
+# %% [markdown]
+"""
+## Back into the formula
+
+Notebook 03 had three assumed links. Now there is a measured one. Its bandwidth at the largest size, where the start no longer counts, goes in as `effective_gb_s`:
+
+    handoff_floor_ms = setup_ms + KV_bytes / (effective_GB_per_s × 1e9) × 1000
+
+For the model whose KV really travels in this lab that reads as follows.
+"""
+
+# %%
+rate = reports["shm"].sizes[-1].gb_s
+smollm2 = kv.from_config(kv.load("smollm2-135m"))
+size = kv.block_bytes_total(smollm2, 1000, 128)
+floor = link.handoff_floor_ms(size, rate, 1)
+print(f"measured rate at the largest size, shared memory: {rate:.4f} GB/s")
+print(f"SmolLM2, 1,000 tokens in whole blocks: {size:,} B; floor with 1 ms of setup: {floor:.4f} ms")
+
+# %% [markdown]
+"""
+Now the course's hypothetical model: **655,360,000 B** for 2,000 tokens, the same measured rate, setup **1 ms**. The floor, in **ms**? Two kinds of evidence meet here, so say what comes out: arithmetic on one measured and two assumed numbers.
+"""
+
+# %% exercise="L1.5"
+# Exercise L1.5
+floor_ms = ...
+### BEGIN SOLUTION
+floor_ms = 1 + 655_360_000 / (rate * 1e9) * 1000
+### END SOLUTION
+
+# %% check="L1.5"
+check("L1.5", floor_ms, expected=link.handoff_floor_ms(655_360_000, rate, 1))
+
+# %% [markdown]
+"""
+### Find the faults
+
+A colleague writes:
+
+> I timed one 64 KiB message over TCP on my laptop: 131 µs, so the link does 0.5 GB/s. The KV of 2,000 tokens is 625 MiB, that is 625,000,000 B, so it takes 1,250 ms, and with 1 ms of setup 1,251 ms. Our cluster will not do better.
+
+*Hypothetical: a made-up note with the kind of reasoning that reviews meet.* Which of these faults does it have? Give a list.
+
+| code | fault |
+|---|---|
+| `small` | the message is too small to show the bandwidth |
+| `setup twice` | the start is inside the rate, and is added again |
+| `prefix` | a binary prefix is read as a decimal one |
+| `bits` | bits are read as bytes |
+| `elsewhere` | a figure of one machine's loopback is used for a network |
+| `k only` | the values are left out of the KV |
+| `one sample` | a single time stands for a distribution |
+"""
+
+# %% exercise="L1.6"
+# Exercise L1.6
+faults = [...]
+### BEGIN SOLUTION
+faults = ["small", "setup twice", "prefix", "elsewhere", "one sample"]
+### END SOLUTION
+
+# %% check="L1.6"
+check("L1.6", faults)
+
+# %% [markdown]
+"""
+**What would change the floor?** Another size, since the curve is not flat. Another transport. Pieces instead of one message: a prompt's KV lies in many places, and each piece is described to NIXL on its own. And load: while a prefill runs, the same cores and the same memory serve both.
+
+## A byte ledger
+
+So far the bytes were ours. Now two real vLLM servers, one prefill and one decode, hand over prompts of 100, 1,000, 2,000 and 3,000 tokens of SmolLM2, and three observers write down how many bytes moved:
+
+1. **the formula**: whole blocks of 128 token slots × 23,040 B;
+2. **the connector**: vLLM's counter `vllm:nixl_bytes_transferred` on the decode server, before and after;
+3. **the operating system**: what crossed the loopback interface. The servers run in a network namespace of their own, so nobody else's bytes are on it.
+
+None of the three knows of the others. The scene is played twice: once with NIXL left free to choose, which on one machine means shared memory, and once with NIXL forced to TCP.
+
+Before you look: which part of the KV bytes does each observer see? Answer `"all"`, `"hardly any"` or `"more than all"`.
+"""
+
+# %% exercise="L1.7"
+# Exercise L1.7
+seen = {
+    "connector, shared memory": ..., "system, shared memory": ...,
+    "connector, TCP": ..., "system, TCP": ...,
+}
+### BEGIN SOLUTION
+seen = {
+    "connector, shared memory": "all", "system, shared memory": "hardly any",
+    "connector, TCP": "all", "system, TCP": "more than all",
+}
+### END SOLUTION
+
+# %% check="L1.7"
+check("L1.7", seen)
+
+# %%
+books = lab_run("nixl-bytes", ledger.record)
+
+# %%
+entries = json.loads((books / "ledger.json").read_text())["entries"]
+show_table(
+    [
+        [NAMES[e["transport"]], e["prompt_tokens"], e["blocks"], e["formula_bytes"], e["counter_bytes"], e["os_bytes"]]
+        for e in entries
+    ],
+    ["transport", "prompt (tokens)", "blocks", "1 formula (B)", "2 connector (B)", "3 interface (B)"],
+    caption="The bytes of eight transfers, as three observers have them",
+    label="measured", source="SmolLM2-135M on vLLM, NIXL", run=books,
+)
+agree = all(e["formula_bytes"] == e["counter_bytes"] for e in entries)
+print("formula and connector agree to the byte in every transfer:", agree)
+print("prompt tokens that decode computed itself:", sum(e["computed_tokens"] for e in entries))
+print("blocks still held on prefill afterwards:", any(e["prefill_kv_usage_after"] for e in entries))
+
+# %% [markdown]
+"""
+Look at the third column of bytes over shared memory. A monitoring page that watches the network would report that nothing happens, while the KV of whole prompts changes hands. An observer that cannot see a transfer is no proof that there was none.
+
+Over TCP the interface saw more than the KV. How much more? Take the prompt of **3,000 tokens over TCP**, and give what the interface counted beyond the connector's bytes, in **per cent of the connector's bytes**.
+"""
+
+# %%
+large = next(e for e in entries if e["transport"] == "tcp" and e["prompt_tokens"] == 3000)
+for key in ("counter_bytes", "os_bytes", "os_packets", "http_bytes", "background_bytes"):
+    print(f"{key:>16} {large[key]:>12,}   [measured]")
+
+# %% exercise="L1.8"
+# Exercise L1.8
+overhead_percent = ...
+### BEGIN SOLUTION
+overhead_percent = (large["os_bytes"] - large["counter_bytes"]) / large["counter_bytes"] * 100
+### END SOLUTION
+
+# %% check="L1.8"
+check("L1.8", overhead_percent, expected=(large["os_bytes"] / large["counter_bytes"] - 1) * 100)
+
+# %% [markdown]
+"""
+An overhead is an item to be explained, not a shrug. Three parts are known:
+
+- each packet on this interface carries 52 B of headers: 20 of IPv4, 20 of TCP, 12 of TCP's time stamps;
+- the HTTP request and its answer, `http_bytes`;
+- what crosses the interface anyway while nobody asks for anything, `background_bytes`.
+
+Subtract them and the KV from what the interface counted. What is left was sent by UCX itself. UCX cuts a large message into fragments, by default of 8 KiB = 8,192 B, and puts a header before each. **How many bytes a fragment** would explain the rest? A number; within 2 %.
+"""
+
+# %% exercise="L1.9"
+# Exercise L1.9
+bytes_a_fragment = ...
+### BEGIN SOLUTION
+rest = large["os_bytes"] - large["counter_bytes"] - 52 * large["os_packets"]
+rest -= large["http_bytes"] + large["background_bytes"]
+bytes_a_fragment = rest / (large["counter_bytes"] / 8192)
+### END SOLUTION
+
+# %% check="L1.9"
+check("L1.9", bytes_a_fragment, expected=large["reconciled"]["unexplained_bytes"] / (large["counter_bytes"] / 8192))
+
+# %%
+for e in entries:
+    if e["transport"] == "tcp" and isinstance(bytes_a_fragment, (int, float)):
+        fragments = -(-e["counter_bytes"] // 8192)
+        left = e["reconciled"]["unexplained_bytes"] - bytes_a_fragment * fragments
+        print(f"{e['prompt_tokens']:>5,} tokens: {left:>7,.0f} B of {e['os_bytes']:,} unexplained")
+
+# %% [markdown]
+"""
+One figure, found on one transfer, and it settles the other three to within a few kilobytes. That is what an account is for. It is still a reading and no proof: to prove it, change the fragment (`UCX_TCP_TX_SEG_SIZE`) and see whether the rest follows.
+
+## The verdict
+
+Back to the claim card. Fill in what the two runs allow you to say. `"fits"` is about the 20 ms budget of notebook 03, for the hypothetical model's 2,000 tokens at the rate measured here; answer `"yes"` or `"no"`. For the other three: `"shown"`, `"contradicted"` or `"not shown"`.
+
+| key | about |
+|---|---|
+| `fits` | the floor of exercise L1.5 keeps the budget |
+| `one bandwidth` | "a link has a bandwidth; measure it once" |
+| `bytes` | a transfer moves the whole blocks of the formula and nothing else of the KV |
+| `cluster` | on a cluster the hand-off has the floor computed here |
+"""
+
+# %% exercise="L1.10"
+# Exercise L1.10
+verdict = {"fits": ..., "one bandwidth": ..., "bytes": ..., "cluster": ...}
+### BEGIN SOLUTION
+fits = "yes" if floor_ms <= 20 else "no"
+verdict = {"fits": fits, "one bandwidth": "contradicted", "bytes": "shown", "cluster": "not shown"}
+### END SOLUTION
+
+# %% check="L1.10"
+keeps = link.within_budget(link.handoff_floor_ms(655_360_000, rate, 1), 20)
+check("L1.10", verdict, expected={
+    "fits": "yes" if keeps else "no", "one bandwidth": "contradicted", "bytes": "shown", "cluster": "not shown",
+})
+
+# %% [markdown]
+"""
+**What would change this verdict?** A faster machine may well keep the budget: memory bandwidth is what was measured. And a connector that sends something beside the blocks, such as FP8 scales or a padded layout, would break the equality of formula and counter, and be found out by it.
+
+## Recap
+
+1. Bandwidth depends on the size of the message. Report the curve, or the rate at *your* size, or two numbers: peak and half-bandwidth point.
+2. A rate from small messages has the start inside. Adding setup to it counts the start twice.
+3. Report a median and a spread. Fifteen samples carry no P99.
+4. A number of loopback is a number of loopback.
+5. Bytes can be proven: formula and connector agree to the byte, and over TCP the interface agrees once headers are named. Over shared memory it sees nothing.
+
+Your guesses from the start:
+"""
+
+# %%
+guesses({
+    "L1.a": f"{reports['shm'].sizes[-1].gb_s:.2f}",
+    "L1.b": f"{reports['tcp'].sizes[-1].transfer_ms / reports['shm'].sizes[-1].transfer_ms:.1f}",
+})
+
+# %% [markdown]
+"""
+## Two questions from before
+
+<details><summary>From 02: why are 49 blocks moved for 6,100 tokens, when 6,100 / 128 is less than 48?</summary>
+Each prompt is rounded up on its own: 1 + 8 + 16 + 24 blocks. The empty slots at the end of each prompt's last block travel too.
+</details>
+
+<details><summary>From 03: a vendor's link does "100 Gbit/s". Which three things stand between that and an effective bandwidth?</summary>
+Bits and bytes, a factor of eight. The protocol's overhead. And everything an application adds: message size, registration of memory, contention, synchronisation. Only a measurement of the payload knows the last part.
+</details>
+
+**Next** is lab L2: both designs under load, at an equal budget.
+
+## Sources
+
+Accessed in November 2026.
+
+- NIXL 1.5.1 and UCX: the transports and the `UCX_TLS` and `UCX_TCP_TX_SEG_SIZE` settings, as `ucx_info -c` and the UCX documentation describe them.
+- vLLM documentation, *NixlConnector usage*: the connector, its metrics, and the request protocol.
+- Linux, `network_namespaces(7)` and `proc(5)`: namespaces, and the counters of `/proc/net/dev`.
+"""
