@@ -56,7 +56,7 @@ def pace(gap_s: float, prefill_s: float, lead_s: float, stretch: float = 1.0) ->
     Beside the streams the prefill takes longer than alone, and under load the streams do too.
     """
     steady_s = lead_s + 1.6 * stretch * prefill_s + 1.0
-    return Pace(round(steady_s / gap_s), 1.2 * stretch * steady_s + prefill_s + 1.0)
+    return Pace(round(steady_s / gap_s), 2.0 * stretch * steady_s + prefill_s + 1.0)
 
 
 def tokens(count: int, seed: str) -> list[int]:
