@@ -34,17 +34,20 @@ HOSTILE_OUTSIDE = """
 import os, pathlib, shutil, signal, subprocess
 print("\x1b[2J" * 3)
 subprocess.Popen(["sleep", "1234.5"], start_new_session=True)
-for target in (pathlib.Path(ROOT), pathlib.Path.home().parent, pathlib.Path("/tmp")):
-    try:
-        (target / "pwned").write_text("x")
-    except OSError:
-        pass
 for path in pathlib.Path("..").rglob("*.json"):
     try:
         path.unlink()
     except OSError:
         pass
 shutil.rmtree("..", ignore_errors=True)
+"""
+# Only where the kernel has been asked to contain these: elsewhere they would hit this test itself.
+HOSTILE_CONTAINED = """
+for target in (pathlib.Path(ROOT), pathlib.Path.home().parent, pathlib.Path("/tmp")):
+    try:
+        (target / "pwned").write_text("x")
+    except OSError:
+        pass
 shutil.rmtree(ROOT, ignore_errors=True)
 for pid in (os.getppid(), GRADER):
     try:
@@ -91,6 +94,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, grade.Report]:
     write_course(root)
     files = tmp_path_factory.mktemp("learners")
     outside = f"ROOT, GRADER = {str(root)!r}, {os.getpid()}\n{HOSTILE_OUTSIDE}"
+    outside += HOSTILE_CONTAINED if grade_sandbox.landlock_version() >= 6 else ""
     loop = "while True:\n    try:\n        import time; time.sleep(0.01)\n    except BaseException: pass"
     submissions = {
         "untouched": learner(root, files / "a.ipynb", {}),
@@ -115,8 +119,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, grade.Report]:
         patch.setenv(exercises.COURSE, str(root))
         reports = grade.grade(list(submissions.values()), LIMITS, jobs=2)
     assert {name: fingerprint(path) for name, path in submissions.items()} == before
-    if grade_sandbox.landlock_version():
-        assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == course
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == course
     return dict(zip(submissions, reports, strict=True))
 
 
@@ -223,8 +226,7 @@ def test_an_attack_on_files_and_processes_hurts_only_itself(graded: dict[str, gr
     report = graded["outside"]
     assert {k: v for k, v in outcomes(report).items() if k != "2.3"} == {"2.1": "correct", "2.2": "correct", "2.4": "correct"}
     assert result(report, "2.3").outcome == "not yet"
-    if grade_sandbox.landlock_version():
-        assert not Path("/tmp/pwned").exists()
+    assert not Path("/tmp/pwned").exists()
     assert not [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "1234.5"]]
 
 
@@ -250,6 +252,23 @@ def test_command_prints_one_document_and_refuses_bad_input(tmp_path: Path) -> No
     assert (done.returncode, document["points"], "Traceback" in done.stderr) == (2, 0, False)
     assert "no exercise and no cell of the course" in document["notebooks"][0]["error"]
     assert "found a folder" in document["notebooks"][1]["error"]
+
+
+def test_what_is_no_ordinary_file_is_refused(tmp_path: Path) -> None:
+    """A device or a pipe is not waited for."""
+    with pytest.raises(BadInput, match="no ordinary file"):
+        grade_merge.read_learner(Path("/dev/zero"))
+    with pytest.raises(BadInput, match="no such file"):
+        grade_merge.read_learner(tmp_path / "none.ipynb")
+
+
+def test_a_kernel_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no kernel starts, the notebook's report says so; it is no mark of the learner's."""
+    write_course(tmp_path)
+    monkeypatch.setenv(exercises.COURSE, str(tmp_path))
+    path = learner(tmp_path, tmp_path / "a.ipynb", ANSWERS)
+    report = grade.grade([path], grade.Limits(memory_mb=1))[0]
+    assert "its kernel did not start" in report.error and not report.exercises
 
 
 def test_a_course_without_answers_notebooks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

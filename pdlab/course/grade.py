@@ -119,7 +119,11 @@ def _grade_one(path: Path, answers: list[Backbone], limits: Limits) -> Report:
         return report
     report.course_notebook = backbone.name
     merged = grade_merge.merge(learner, backbone)
-    records, culprits = _run_to_the_end(merged, limits, started + limits.notebook_s)
+    try:
+        records, culprits = _run_to_the_end(merged, limits, started + limits.notebook_s)
+    except RuntimeError as error:
+        report.error = f"{path}: its kernel did not start ({error}). Run pdlab doctor, and grade it again"
+        return report
     report.notes = [_printable(note) for note in merged.notes + _notes(merged, records, culprits, limits)]
     for exercise_id in merged.exercises:
         report.exercises.append(_result(exercise_id, merged, records, culprits, limits))
@@ -131,8 +135,12 @@ Records = dict[str, dict[str, Any]]
 
 
 def _run_to_the_end(merged: Merge, limits: Limits, deadline: float) -> tuple[Records, dict[str, str]]:
-    """Run, leaving out each cell that ends the kernel, until every cell that is left has run."""
+    """Run, leaving out each cell that ends the kernel, until every cell that is left has run.
+
+    Raises RuntimeError when no kernel starts, twice.
+    """
     records: Records = {}
+    unstarted = 0
     culprits: dict[str, str] = {}
     while time.monotonic() < deadline and len(culprits) <= len(merged.cells):
         lines, trouble = _run(merged, frozenset(culprits), limits, deadline)
@@ -143,15 +151,20 @@ def _run_to_the_end(merged: Merge, limits: Limits, deadline: float) -> tuple[Rec
             culprits[lines[-1]["key"]] = lines[-1]["state"]
         elif len(lines) == len(order):
             break
+        elif trouble:
+            unstarted += 1
+            if unstarted == 2:
+                raise RuntimeError(trouble)
         elif time.monotonic() < deadline:
-            if not lines and trouble:
-                raise BadInput(trouble, "a kernel that starts", "grading", "Run pdlab doctor")
             culprits[order[len(lines)]] = "died"  # it took the process that watched it along
     return records, culprits
 
 
 def _run(merged: Merge, without: frozenset[str], limits: Limits, deadline: float) -> tuple[list[dict[str, Any]], str]:
-    """One run of nbval on the merge in a fresh temporary copy; a line for each cell that ended."""
+    """One run of nbval on the merge in a fresh temporary copy: a line for each cell that ended.
+
+    The text is not empty when the run failed before its first cell.
+    """
     with tempfile.TemporaryDirectory(prefix="pdlab-grade-", ignore_cleanup_errors=True) as folder:
         # `kept` is for the process that grades, `given` is all that the notebook's kernel may see and change.
         kept, given = Path(folder, "kept"), Path(folder, "given")
@@ -179,8 +192,10 @@ def _run(merged: Merge, without: frozenset[str], limits: Limits, deadline: float
                 os.close(reading)
                 _end(process)
             stderr.seek(0)
-            trouble = " ".join(stderr.read(20_000).decode(errors="replace").split())[-300:]
-    return [json.loads(line) for line in text.split(b"\n")[:-1]], trouble
+            said = " ".join(stderr.read(20_000).decode(errors="replace").split())
+    lines = [json.loads(line) for line in text.split(b"\n")[:-1]]
+    # Ended by a signal, it was the first cell that took it along; ended by itself, no cell ever ran.
+    return lines, "" if lines or process.returncode < 0 else said[-300:] or "no message"
 
 
 def _read_until(pipe: int, deadline: float) -> bytes:
@@ -201,7 +216,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(timeout=5)
     except subprocess.TimeoutExpired:
         family = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
+        process.kill()  # it hangs, or time is up; either way nothing more is to be learnt from it
         for member in family:
             try:
                 member.kill()

@@ -65,6 +65,8 @@ class Kernel(RunningKernel):
         specs = _Specs()
         specs.argv = job["argv"]
         self.km = KernelManager(kernel_name="python3", kernel_spec_manager=specs, connection_file=job["connection_file"])
+        if sys.platform == "linux":  # sockets in its own folder: no port that another kernel might take first
+            self.km.transport, self.km.ip = "ipc", str(Path(job["connection_file"]).with_suffix(""))
         with open(os.devnull, "w") as nowhere:
             self.km.start_kernel(cwd=job["cwd"], env=job["env"], stdout=nowhere, stderr=nowhere)
         self.process = psutil.Process(self.km.provisioner.pid)
