@@ -21,7 +21,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from pdlab.errors import BadInput
 
-MOST_BYTES = 100_000_000
+MOST_BYTES = 100_000_000  # a learner's file; the course's own take a tenth of it
 
 Role = Literal["given", "guess", "answer", "check", "extra"]
 
@@ -82,9 +82,9 @@ class LearnerCell:
 
 def read_learner(path: Path) -> list[LearnerCell]:
     """The cells of a learner's notebook, read forgivingly.  Raises BadInput when it is none."""
+    if path.exists() and not path.is_dir() and (not path.is_file() or path.stat().st_size > MOST_BYTES):
+        raise BadInput(f"a file of more than {MOST_BYTES:,} bytes, or no ordinary file", "a notebook", str(path))
     try:
-        if path.exists() and not path.is_dir() and (not path.is_file() or path.stat().st_size > MOST_BYTES):
-            raise BadInput(f"a file of more than {MOST_BYTES:,} bytes, or no ordinary file", "a notebook", str(path))
         document = json.loads(path.read_bytes())
         cells = document["cells"]
         if not isinstance(cells, list):
