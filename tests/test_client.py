@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import ssl
+import struct
 import subprocess
 import sys
 import time
@@ -213,7 +214,7 @@ RUN = """
 import sys; sys.path.insert(0, {tests!r})
 from test_client import offers, ABOUT
 from pdlab.live import client
-run = client.run_load({url!r}, offers({count}), {out!r}, ABOUT, client.Options(deadline_s=10), resume=True)
+run = client.run_load({url!r}, offers({count}, 60.0), {out!r}, ABOUT, client.Options(deadline_s=10), resume=True)
 """
 
 
@@ -231,21 +232,21 @@ def wait_for(condition, seconds: float = 20.0) -> None:
 
 def test_killed_and_resumed_gives_every_request_exactly_once(tmp_path):
     """kill -9 in mid-run, then resume: one row a request, and what was answered is not sent again."""
-    out, count = tmp_path / "run", 30
+    out, count = tmp_path / "run", 60
     with Peer(lambda seen: tokens(2, 0.01)) as peer:
         url = f"{peer.url}/v1/completions"
         first = start(url, out, count)
         wait_for(lambda: len(peer.posts()) >= 10)
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-        time.sleep(1.0)  # the timed process sees that its parent is gone, and ends
+        time.sleep(1.0)  # time enough for the timed process: it sees that its parent is gone, and ends
         sent_before = len(peer.posts())
         assert 10 <= sent_before < count
         kept = {e.meta["request_id"] for e in client_wire.read_spool(out / client.SPOOL) if "seq" in e.meta}
         assert kept
         with pytest.raises(BadInput, match="interrupted"):
-            client.run_load(url, offers(count), out, ABOUT)
-        run = client.run_load(url, offers(count), out, ABOUT, resume=True)
+            client.run_load(url, offers(count, 60.0), out, ABOUT)
+        run = client.run_load(url, offers(count, 60.0), out, ABOUT, resume=True)
         times_sent = [seen.headers["x-request-id"] for seen in peer.posts()]
     rows = records.rows(run.table)
     assert [row["seq"] for row in rows] == list(range(count))
@@ -279,6 +280,33 @@ def test_a_torn_spool_keeps_its_whole_entries(tmp_path):
         path.write_bytes(data[:cut])
         assert len(list(client_wire.read_spool(path))) == cut // one
         assert client_wire.whole_bytes(path) == cut // one * one
+
+
+def test_failures_in_the_last_second_of_a_cut_off_session_are_sent_again(tmp_path):
+    """Killed together with its servers, a client must not keep the failures that the kill made."""
+    def entry(document: dict) -> bytes:
+        text = json.dumps(document).encode()
+        return client_loop.ENTRY.pack(client_loop.MAGIC, len(text), 0, 0) + text
+
+    good = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(frame("a", 1, "stop")) + frame("a", 1, "stop")
+
+    def end(seq: int, outcome: str, end_ms: int) -> bytes:
+        raw = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n" if outcome == "gateway" else good
+        meta = {"seq": seq, "outcome": "complete" if outcome == "gateway" else outcome, "end_ns": end_ms * 10**6}
+        text = json.dumps(meta).encode()
+        head = client_loop.ENTRY.pack(client_loop.MAGIC, len(text), 1, len(raw))
+        return head + text + struct.pack("qq", 0, len(raw)) + client_loop.NO_STAMP + raw
+
+    session, path = entry({"session": True}), tmp_path / "spool"
+    first = session + end(0, "failed", 500) + end(1, "complete", 2000) + end(2, "failed", 2100)
+    first += end(3, "timeout", 2200) + end(4, "gateway", 2200)
+    path.write_bytes(first)
+    assert sorted(client_wire.settled(path)[1]) == [0, 1, 3], "0 failed long before, 2 and 4 in the last second"
+    path.write_bytes(first + entry({"closed": True}))
+    assert sorted(client_wire.settled(path)[1]) == [0, 1, 2, 3, 4], "a session that was closed keeps all"
+    path.write_bytes(first + session + end(2, "complete", 9000) + end(1, "failed", 9100))
+    sessions, kept = client_wire.settled(path)
+    assert len(sessions) == 2 and kept[2].meta["outcome"] == "complete" and kept[1].meta["outcome"] == "complete"
 
 
 def test_a_url_that_is_none_is_refused(tmp_path):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 import time
@@ -127,7 +128,7 @@ def run_load(
     with spool_path.open("ab") as spool:
         _lock(spool, spool_path)
         spool.truncate(client_wire.whole_bytes(spool_path))
-        done = {e.meta["seq"] for e in client_wire.read_spool(spool_path) if "seq" in e.meta}
+        _, done = client_wire.settled(spool_path)
         left = [offer for offer in offers if offer.seq not in done]
         if left:
             _drive(url, left, spool, options, progress)
@@ -184,6 +185,7 @@ def _schedule(url: str, offers: Sequence[Offer], options: Options) -> bytes:
         "connections": options.connections,
         "deadline_ns": round(options.deadline_s * 1e9),
         "idle_limit_ns": round(options.idle_limit_s * 1e9),
+        "parent": os.getpid(),
     }
     lines = [config]
     for offer in offers:
@@ -243,24 +245,20 @@ def _finish(
     """
     spool_path = out / SPOOL
     by_seq = {offer.seq: offer for offer in offers}
-    rows: dict[int, dict[str, Any]] = {}
-    sessions = []
-    for entry in client_wire.read_spool(spool_path):
-        if "session" in entry.meta:
-            sessions.append({k: v for k, v in entry.meta.items() if k != "session"})
-            continue
-        offer = by_seq[entry.meta["seq"]]
-        row = client_wire.to_row(
+    sessions, entries = client_wire.settled(spool_path)
+    rows = {
+        seq: client_wire.to_row(
             entry,
             {
-                "request_id": request_id(offer),
-                "seq": offer.seq,
-                "warmup": offer.warmup,
-                "prompt_tokens": offer.prompt_tokens,
-                "requested_output_tokens": offer.output_tokens,
+                "request_id": request_id(by_seq[seq]),
+                "seq": seq,
+                "warmup": by_seq[seq].warmup,
+                "prompt_tokens": by_seq[seq].prompt_tokens,
+                "requested_output_tokens": by_seq[seq].output_tokens,
             },
         )
-        rows[offer.seq] = row
+        for seq, entry in entries.items()
+    }
     missing = sorted(by_seq.keys() - rows.keys())
     if missing:
         raise ClientFailed(f"{len(missing)} requests have no record, seq {missing[0]} first; resume")

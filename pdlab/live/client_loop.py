@@ -128,7 +128,8 @@ def wall_offset_ns(tries: int = 5) -> int:
 class Loop:
     """Sends ``exchanges`` (in order of their due time) to one server and spools what comes back.
 
-    ``config``: host, port, tls (bool), verify (bool), connections, deadline_ns, idle_limit_ns.
+    ``config``: host, port, tls (bool), verify (bool), connections, deadline_ns, idle_limit_ns,
+    parent (the process id without which the run is void).
     """
 
     def __init__(self, config: dict, exchanges: list[Exchange], out_fd: int) -> None:
@@ -140,7 +141,7 @@ class Loop:
         self.conns: dict[int, Conn] = {}
         self.epoll = select.epoll()
         self.backlog: deque[bytes] = deque()
-        self.parent = os.getppid()
+        self.parent = config["parent"]  # asked of the parent: it may be gone before we look
         self.tls = None
         if config["tls"]:
             self.tls = ssl.create_default_context()
@@ -177,6 +178,8 @@ class Loop:
             }
         )
         self._turn()
+        if os.getppid() == self.parent:
+            self._spool({"closed": True})
         self._flush(wait=True)
 
     def _turn(self) -> None:
@@ -401,6 +404,8 @@ class Loop:
         """Spool the exchange; keep the connection only if it is known to be clean."""
         end_ns = now_ns()
         self.in_flight.pop(exchange.seq, None)
+        if outcome == "failed" and os.getppid() != self.parent:
+            return  # the router went with our parent: that is no failure of the servers
         conn, exchange.conn = exchange.conn, None
         if conn is not None:
             conn.exchange = None

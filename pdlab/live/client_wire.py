@@ -20,6 +20,7 @@ from pdlab.live.client_loop import ENTRY, MAGIC, TIMESPEC
 from pdlab.measure import frames
 
 MAX_HEAD_BYTES = 1 << 20
+CUT_OFF_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,45 @@ def read_spool(path: str | Path) -> Iterator[Entry]:
     data = Path(path).read_bytes()
     for body, stop, meta_bytes, count in _spans(data):
         yield _entry(data[body:stop], meta_bytes, count)
+
+
+def settled(path: str | Path) -> tuple[list[dict[str, Any]], dict[int, Entry]]:
+    """The sessions of a spool, and for each seq the entry that counts: the last one.
+
+    A session that was cut off (it has no closing entry) was often cut off together with router and
+    servers.  What failed in its last second failed for that reason, and doesn't count.
+    """
+    sessions: list[dict[str, Any]] = []
+    kept: dict[int, Entry] = {}
+    current: list[Entry] = []
+    for entry in read_spool(path):
+        if "session" in entry.meta:
+            kept |= _without_casualties(current)
+            current = []
+            sessions.append({key: value for key, value in entry.meta.items() if key != "session"})
+        elif "closed" in entry.meta:
+            kept |= {one.meta["seq"]: one for one in current}
+            current = []
+        else:
+            current.append(entry)
+    return sessions, kept | _without_casualties(current)
+
+
+def _without_casualties(cut_off: list[Entry]) -> dict[int, Entry]:
+    last_ns = max((entry.meta["end_ns"] for entry in cut_off), default=0)
+    return {
+        entry.meta["seq"]: entry
+        for entry in cut_off
+        if entry.meta["end_ns"] < last_ns - CUT_OFF_NS or not _unsuccessful(entry)
+    }
+
+
+def _unsuccessful(entry: Entry) -> bool:
+    """Whether an exchange failed or was refused, on the wire or in what was said on it."""
+    if entry.meta["outcome"] != "complete":
+        return entry.meta["outcome"] == "failed"
+    http_status, body = read_answer(entry.reads)
+    return frames.read_stream(body, http_status=http_status or 200).status != "ok"
 
 
 def whole_bytes(path: str | Path) -> int:
