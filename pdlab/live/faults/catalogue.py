@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pdlab.live.faults.middle import Middle
 from pdlab.live.faults.scene import Answer, NotInjected, Scene
 from pdlab.live.front import routed
 
-PROMPT, LONG, OUTPUT = 700, 2800, 24
+PROMPT, LONG, LONGEST, OUTPUT = 700, 2800, 3900, 24
 SHORT_DEADLINES = ("--prefill-deadline", "2", "--first-token-deadline", "2")
 
 
@@ -27,9 +27,9 @@ class Seen:
 
     injected: str
     answer: Answer
-    reference: list[int]
+    prompt: list[int]
+    asked: int = OUTPUT  # tokens of the healthy answer to compare with; 0: nothing to compare
     attempts: int = 1
-    notes: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -104,12 +104,10 @@ def killed_before_retry(scene: Scene) -> Seen:
 
 def _killed_before(scene: Scene, mode: str) -> Seen:
     prompt = scene.prompt(PROMPT)
-    reference = scene.reference(prompt, OUTPUT)
-    scene.deployment.reset_prefix_caches()
     scene.deployment.kill(scene.prefill)
     answer, record = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
     facts = _kept(answer, record) if mode == "retry" else {}
-    return Seen(f"prefill alive: {scene.deployment.alive(scene.prefill)}", answer, reference, record["attempts"], facts=facts)
+    return Seen(f"prefill alive: {scene.deployment.alive(scene.prefill)}", answer, prompt, attempts=record["attempts"], facts=facts)
 
 
 @fault("prefill-killed-after, fail", "nixl", "prefill dies between its answer and the pull; decode's policy is fail",
@@ -130,8 +128,7 @@ def _killed_after(scene: Scene) -> Seen:
     params = scene.prefilled(prompt)
     scene.deployment.kill(scene.prefill)
     answer = scene.pull(prompt, params, OUTPUT).wait()
-    reference = scene.reference(prompt, OUTPUT)
-    return Seen("blocks were kept, then prefill was gone", answer, reference)
+    return Seen("blocks were kept, then prefill was gone", answer, prompt)
 
 
 @fault("prefill-killed-during", "tcp", "prefill dies in the middle of a slow transfer (TCP connector)",
@@ -144,7 +141,7 @@ def killed_during(scene: Scene) -> Seen:
         scene.until(lambda: middle.passed > 1_000_000, "a megabyte of the transfer")
         scene.deployment.kill(scene.prefill)
         answer.wait()
-    return Seen(f"{middle.passed:,} bytes had passed", answer, scene.reference(prompt, OUTPUT))
+    return Seen(f"{middle.passed:,} bytes had passed", answer, prompt)
 
 
 # ── prefill freezes ─────────────────────────────────────────────────────────────────────────
@@ -163,7 +160,7 @@ def frozen(scene: Scene) -> Seen:
     scene.deployment.signal(scene.prefill, signal.SIGCONT)
     answer.wait()
     waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
-    return Seen("decode deferred the request", answer, scene.reference(prompt, OUTPUT), facts={"first_token_s": round(waited_s, 1)})
+    return Seen("decode deferred the request", answer, prompt, facts={"first_token_s": round(waited_s, 1)})
 
 
 @fault("prefill-frozen, fail", "nixl", "prefill is stopped; the router has a deadline of 2 s and fails", "HTTP 504 after 2 s")
@@ -185,7 +182,7 @@ def _frozen_router(scene: Scene, mode: str) -> Seen:
     if waited_s < 1.9:
         raise NotInjected("the answer came before the deadline")
     facts = {"first_answer_s": round(waited_s, 1)} | (_kept(answer, record) if mode == "retry" else {})
-    return Seen("no answer within the deadline", answer, scene.reference(prompt, OUTPUT), record["attempts"], facts=facts)
+    return Seen("no answer within the deadline", answer, prompt, attempts=record["attempts"], facts=facts)
 
 
 # ── wrong or old parameters ─────────────────────────────────────────────────────────────────
@@ -196,7 +193,7 @@ def wrong_engine(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
     params = scene.prefilled(prompt)
     answer = scene.pull(prompt, params | {"remote_engine_id": "somebody-else"}, OUTPUT).wait()
-    return Seen("engine id somebody-else", answer, scene.reference(prompt, OUTPUT))
+    return Seen("engine id somebody-else", answer, prompt)
 
 
 @fault("wrong port", "nixl", "the parameters name a port where nobody listens", "an error after the handshake's 5 s, no token")
@@ -204,17 +201,16 @@ def wrong_port(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
     params = scene.prefilled(prompt)
     answer = scene.pull(prompt, params | {"remote_port": 1, "remote_engine_id": "nobody-home"}, OUTPUT).wait()
-    return Seen("port 1", answer, scene.reference(prompt, OUTPUT), facts={"error_after_s": round(answer.ended_s - answer.sent_s, 1)})
+    return Seen("port 1", answer, prompt, facts={"error_after_s": round(answer.ended_s - answer.sent_s, 1)})
 
 
 @fault("stale parameters", "nixl", "one prompt's parameters are sent with another prompt of the same length",
        "HTTP 200 and wrong tokens, with no error anywhere")
 def stale(scene: Scene) -> Seen:
     first, second = scene.prompt(PROMPT), scene.prompt(PROMPT)
+    fetched = _fetched(scene)
     answer = scene.pull(second, scene.prefilled(first), OUTPUT).wait()
-    scene.deployment.reset_prefix_caches()  # decode now believes that these blocks are the second prompt's
-    reference = scene.reference(second, OUTPUT)
-    return Seen("blocks of another prompt were named", answer, reference)
+    return Seen(f"{_new(scene, fetched):.0f} tokens of another prompt were fetched", answer, second)
 
 
 @fault("lease over before the pull", "nixl", "decode comes after the lease has ended, before the blocks are used again",
@@ -225,7 +221,7 @@ def lease_over(scene: Scene) -> Seen:
     params = scene.prefilled(prompt)
     scene.until(lambda: scene.counters(scene.prefill)["expired"] > before, "an expired lease", scene.lease_s + 30)
     answer = scene.pull(prompt, params, OUTPUT).wait()
-    return Seen("the lease counter went up", answer, scene.reference(prompt, OUTPUT))
+    return Seen("the lease counter went up", answer, prompt)
 
 
 @fault("stranded prefills", "nixl", "prompts are prefilled and never pulled until the cache is full",
@@ -239,7 +235,7 @@ def stranded(scene: Scene) -> Seen:
     scene.until(lambda: scene.waiting(scene.prefill, "capacity") >= 1, "a prefill that waits for blocks", 10)
     answer.wait()
     waited_s = answer.ended_s - answer.sent_s
-    return Seen(f"{full:.0%} of the blocks stranded", answer, scene.reference(prompt, 1), facts={"waited_s": round(waited_s, 1)})
+    return Seen(f"{full:.0%} of the blocks stranded", answer, prompt, 1, facts={"waited_s": round(waited_s, 1)})
 
 
 # ── decode dies, the client leaves ──────────────────────────────────────────────────────────
@@ -248,8 +244,6 @@ def stranded(scene: Scene) -> Seen:
 @fault("decode killed before the first token", "nixl", "decode dies while it waits for the transfer", "the connection breaks, no token", kills=True)
 def decode_killed_early(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    reference = scene.reference(prompt, OUTPUT)
-    scene.deployment.reset_prefix_caches()
     params = scene.prefilled(prompt)
     scene.deployment.signal(scene.prefill, signal.SIGSTOP)
     answer = scene.pull(prompt, params, OUTPUT)
@@ -257,15 +251,13 @@ def decode_killed_early(scene: Scene) -> Seen:
     scene.deployment.kill(scene.decode)
     scene.deployment.signal(scene.prefill, signal.SIGCONT)
     answer.wait()
-    return Seen("decode had deferred the request", answer, reference)
+    return Seen("decode had deferred the request", answer, prompt)
 
 
 @fault("decode killed in mid-stream", "nixl", "decode dies after five tokens; the router retries, but not after a token",
        "the tokens that came, each once, then an error; one attempt", kills=True)
 def decode_killed_late(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    reference = scene.reference(prompt, 400)
-    scene.deployment.reset_prefix_caches()
     name = f"mid-stream-{prompt[:3]}"
     with routed(scene.deployment, "--on-failure", "retry") as url:
         answer = scene.send(url, scene.body(prompt, 400), name)
@@ -274,12 +266,12 @@ def decode_killed_late(scene: Scene) -> Seen:
         answer.wait()
     if answer.finished:
         raise NotInjected("the answer was complete before decode died")
-    return Seen(f"{len(answer.tokens)} tokens had gone out", answer, reference, _record(scene, name)["attempts"])
+    return Seen(f"{len(answer.tokens)} tokens had gone out", answer, prompt, 400, _record(scene, name)["attempts"])
 
 
 @fault("client gone in prefill", "nixl", "the client hangs up while prefill computes", "nothing is left, on either side")
 def gone_in_prefill(scene: Scene) -> Seen:
-    prompt = scene.prompt(LONG)
+    prompt = scene.prompt(LONGEST)
     aborted = scene.counters(scene.prefill)["aborted"]
     with routed(scene.deployment) as url:
         scene.deployment.signal(scene.prefill, signal.SIGSTOP)  # so that it cannot be done too soon
@@ -290,7 +282,7 @@ def gone_in_prefill(scene: Scene) -> Seen:
         scene.hang_up(answer)
         answer.wait()
         scene.until(lambda: scene.counters(scene.prefill)["aborted"] > aborted, "an aborted prefill", 10)
-    return Seen("prefill counted an abort", answer, [])
+    return Seen("prefill counted an abort", answer, prompt, 0)
 
 
 @fault("client gone in transfer", "nixl", "the client hangs up while decode waits for the blocks", "nothing is left once the lease is over")
@@ -303,21 +295,19 @@ def gone_in_transfer(scene: Scene) -> Seen:
     scene.hang_up(answer)
     answer.wait()
     scene.deployment.signal(scene.prefill, signal.SIGCONT)
-    return Seen("decode had deferred the request", answer, [])
+    return Seen("decode had deferred the request", answer, prompt, 0)
 
 
 @fault("client gone in decode", "nixl", "the client hangs up after five tokens", "decode stops and frees its blocks at once")
 def gone_in_decode(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    reference = scene.reference(prompt, 400)
-    scene.deployment.reset_prefix_caches()
     aborted = scene.counters(scene.decode)["aborted"]
     answer = scene.pull(prompt, scene.prefilled(prompt), 400)
     scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
     scene.hang_up(answer)
     answer.wait()
     scene.until(lambda: scene.counters(scene.decode)["aborted"] > aborted, "an aborted answer", 10)
-    return Seen(f"{len(answer.tokens)} tokens had come", answer, reference)
+    return Seen(f"{len(answer.tokens)} tokens had come", answer, prompt, 400)
 
 
 # ── bytes that change, links that crawl ─────────────────────────────────────────────────────
@@ -341,8 +331,7 @@ def _corrupted(scene: Scene) -> Seen:
         answer = scene.pull(prompt, params | {"remote_port": middle.port}, OUTPUT).wait()
     if not middle.corrupted:
         raise NotInjected("no byte was changed")
-    scene.deployment.reset_prefix_caches()  # wrong blocks may be cached under the right names
-    return Seen(f"{middle.corrupted:,} bytes were changed", answer, scene.reference(prompt, OUTPUT))
+    return Seen(f"{middle.corrupted:,} bytes were changed", answer, prompt)
 
 
 @fault("slow link", "tcp", "the link carries 2 MB/s", "the right answer, late: the wait is in TTFT")
@@ -354,7 +343,7 @@ def slow_link(scene: Scene) -> Seen:
     waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
     if middle.passed < 100_000:
         raise NotInjected("nothing went over the slow link")
-    return Seen(f"{middle.passed:,} bytes at 2 MB/s", answer, scene.reference(prompt, OUTPUT), facts={"first_token_s": round(waited_s, 2)})
+    return Seen(f"{middle.passed:,} bytes at 2 MB/s", answer, prompt, facts={"first_token_s": round(waited_s, 2)})
 
 
 def _handshake(scene: Scene) -> None:
@@ -377,11 +366,24 @@ def dtype_mismatch(scene: Scene) -> Seen:
 @fault("weights mismatch", "nixl-weights", "prefill holds other weights under the same name (our launcher was told to look away)",
        "the handshake passes: HTTP 200 and wrong tokens, with no error anywhere")
 def weights_mismatch(scene: Scene) -> Seen:
-    return _mismatch(scene, "prefill has random weights, decode those of the folder")
+    fetched = _fetched(scene)
+    seen = _mismatch(scene, "")
+    return replace(seen, injected=f"{_new(scene, fetched):.0f} tokens of a model with random weights were fetched")
 
 
 def _mismatch(scene: Scene, what: str) -> Seen:
     prompt = scene.prompt(PROMPT)
     answer = scene.pull(prompt, scene.prefilled(prompt), OUTPUT).wait()
-    scene.deployment.reset_prefix_caches()
-    return Seen(what, answer, scene.reference(prompt, OUTPUT))
+    return Seen(what, answer, prompt)
+
+
+def _fetched(scene: Scene) -> float:
+    """Prompt tokens that decode has fetched so far."""
+    return scene.counters(scene.decode).get("from_external_kv_transfer", 0.0)
+
+
+def _new(scene: Scene, before: float) -> float:
+    """Tokens fetched since.  Without any, wrong blocks cannot have come."""
+    if (new := _fetched(scene) - before) <= 0:
+        raise NotInjected("decode fetched nothing")
+    return new

@@ -11,13 +11,14 @@ from typing import Self
 LOOPBACK = "127.0.0.1"
 PIECE = 32 << 10
 HEAD_BYTES = 2_000  # announcements and the first blocks' beginning are left alone
-CORRUPT_BYTES = 4_096
+CORRUPT_BYTES = 64 << 10
+FLIP = 0x03  # small changes of every float32, and never one that makes a NaN
 
 
 class Middle:
     """Listens on ``port`` and passes one pull on to ``target_port``, both on loopback.
 
-    ``bytes_per_s`` limits what prefill sends; ``corrupt`` inverts some kilobytes of it.  ``passed``
+    ``bytes_per_s`` limits what prefill sends; ``corrupt`` flips bits in 64 KiB of it.  ``passed``
     and ``corrupted`` count bytes.
     """
 
@@ -67,4 +68,4 @@ class Middle:
             return data
         stop = min(len(data), start + CORRUPT_BYTES - self.corrupted)
         self.corrupted += stop - start
-        return data[:start] + bytes(byte ^ 0xFF for byte in data[start:stop]) + data[stop:]
+        return data[:start] + bytes(byte ^ FLIP for byte in data[start:stop]) + data[stop:]

@@ -20,7 +20,7 @@ import psutil
 
 from pdlab.errors import BadInput
 from pdlab.live import provenance
-from pdlab.live.faults.catalogue import CATALOGUE, Fault, Seen
+from pdlab.live.faults.catalogue import CATALOGUE, Fault
 from pdlab.live.faults.scene import NotInjected, Scene
 from pdlab.live.serve import Deployment, Spec, free_ports
 from pdlab.measure import records
@@ -41,6 +41,7 @@ def pair(name: str, model: str = "tiny") -> Spec:
     base = Spec(
         model, design="disaggregated", dtype="float32", block_size=128, max_model_len=4096,
         kv_cache_bytes=BLOCKS * TINY_BLOCK_BYTES,
+        ucx_tls="tcp",  # shared memory would be read even from a process that is stopped
     )  # fmt: skip
     if name in ("nixl", "nixl-recompute"):
         return replace(base, connector_config={
@@ -62,7 +63,8 @@ def pair(name: str, model: str = "tiny") -> Spec:
 
 @dataclass(frozen=True)
 class Row:
-    """One fault, one run.  Counters are what changed, by server; seconds; shares of KV blocks."""
+    """One fault, one run.  Counters are what changed, by server.  ``blocks_free_after_s`` speaks of the
+    servers that are alive; ``recovered_after_s`` includes starting dead ones again."""
 
     fault: str
     injected: str
@@ -136,9 +138,10 @@ def run(
                 for one in (one for one in todo if one.pair == kind and one.name not in missed):
                     try:
                         rows.append(observe(scene, one))
-                    except NotInjected as error:
-                        missed[one.name] = str(error)
+                    except Exception as error:  # one fault must not take the others with it
+                        missed[one.name] = f"{type(error).__name__}: {error}"
                         say(f"{one.name}: NOT INJECTED: {error}")
+                        _mend(scene)
                         continue
                     say(f"{one.name}: {rows[-1].client_saw}")
                     if out:
@@ -180,7 +183,6 @@ def observe(scene: Scene, one: Fault) -> Row:
     while True:
         scene.deployment.reset_prefix_caches()
         before = {server.name: scene.counters(server) for server in scene.deployment.servers}
-        start = time.monotonic()
         try:
             seen = one.run(scene)
             break
@@ -191,13 +193,17 @@ def observe(scene: Scene, one: Fault) -> Row:
             if missed >= TRIES:
                 raise
     broken_s = time.monotonic()
+    _thaw(scene)
     after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
+    scene.until_free(*filter(scene.deployment.alive, scene.deployment.servers), timeout_s=LEASE_S + GRACE_S)
+    free_s = time.monotonic() - broken_s
     _mend(scene)
-    free_s = scene.until_free(*scene.deployment.servers, timeout_s=LEASE_S + GRACE_S)
-    if one.pair not in MISMATCHED:
+    if one.pair not in MISMATCHED:  # those are never healthy
         _healthy(scene)
     recovered_s = time.monotonic() - broken_s
-    right, twice = compare(seen.answer.tokens, seen.reference)
+    scene.deployment.reset_prefix_caches()  # wrong blocks may be cached under the right names
+    reference = scene.reference(seen.prompt, seen.asked) if seen.asked else []
+    right, twice = compare(seen.answer.tokens, reference)
     return Row(
         fault=one.name, injected=seen.injected,
         client_saw=seen.answer.saw(), http_status=seen.answer.http_status, finished=seen.answer.finished,
@@ -205,7 +211,7 @@ def observe(scene: Scene, one: Fault) -> Row:
         blocks_free_after_s=round(free_s, 2), recovered_after_s=round(recovered_s, 2),
         processes=_processes(scene) - before_processes, missed=missed,
         counters=_changes(before, after),
-        facts=seen.facts | {"answered_after_s": round(seen.answer.ended_s - start, 2)},
+        facts=seen.facts | {"client_waited_s": round(seen.answer.ended_s - seen.answer.sent_s, 2)},
     )  # fmt: skip
 
 
@@ -220,17 +226,21 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[st
     }
 
 
+def _thaw(scene: Scene) -> None:
+    """Let stopped servers go on."""
+    for server in filter(scene.deployment.alive, scene.deployment.servers):
+        scene.deployment.signal(server, signal.SIGCONT)
+
+
 def _mend(scene: Scene) -> None:
     """Let stopped servers go on, and start dead ones again."""
-    for server in list(scene.deployment.servers):
-        if scene.deployment.alive(server):
-            scene.deployment.signal(server, signal.SIGCONT)
-        else:
-            scene.deployment.restart(server)
+    _thaw(scene)
+    for server in [server for server in scene.deployment.servers if not scene.deployment.alive(server)]:
+        scene.deployment.restart(server)
 
 
 def _healthy(scene: Scene) -> None:
-    """A request over the pair works again, with the tokens that decode computes alone."""
+    """A request over the pair works again, and leaves nothing behind."""
     prompt = scene.prompt(200)
     answer = scene.pull(prompt, scene.prefilled(prompt), 4).wait()
     if not answer.finished:
