@@ -43,7 +43,7 @@ from pdlab.course.output import print_table  # noqa: E402
 from pdlab.live import env, models  # noqa: E402
 from pdlab.measure import records  # noqa: E402
 
-COUNTS = {5: 100, 20: 400, 50: 1000, 100: 2000}
+COUNTS = {5: 80, 20: 300, 50: 600, 100: 1200}  # requests; 12 to 16 s each
 LIMIT_S = 100
 TOKENIZER = "tokenizer"  # a link in the working directory: aiperf takes no path with slashes
 SAMPLE_S = 0.25
@@ -219,7 +219,7 @@ def run(tool: Tool, rate: float, directory: Path) -> dict[str, Any]:
     out = directory / f"{tool.name.replace(' ', '-')}-{rate:g}"
     out.mkdir()
     (out / TOKENIZER).symlink_to(models.resolve("tiny").path)
-    count = COUNTS.get(int(rate), int(rate * 20))
+    count = COUNTS.get(int(rate), int(rate * 15))
     with common.token_server(directory) as server, (out / "stdout.txt").open("w") as stdout:
         # Ahead of other programs on the client's core, as the server is on its own: see bench_common.
         process = subprocess.Popen(
