@@ -37,7 +37,7 @@ You run a cell with Shift and Enter. Replace the three dots by your guess and ru
 
 ## What this course is about
 
-A request has two phases. *Prefill* reads the whole prompt at once. *Decode* writes the answer, a token at a time. On one worker they share the hardware and get in each other's way. Apart, they cannot; but then what prefill has computed must travel to decode.
+A request has two phases. *Prefill* reads the whole prompt at once. *Decode* writes the answer, a token at a time. On one worker they share the hardware and get in each other's way. Apart, they need not; but then what prefill has computed must travel to decode.
 
     together   client ─▶ worker: prefill and decode ─▶ tokens
 

@@ -371,10 +371,10 @@ NAMES = {
     "chunk-128": "pieces of 128", "disaggregated": "separate workers",
 }
 axes = figure(
-    "On two cores, pieces of 128 tokens spared the readers as well as separate workers did",
-    label="measured", source="SmolLM2-135M on vLLM, four streams; first repetition",
+    "Taken in one piece, a prompt of 3,000 tokens stops four streams for two seconds",
+    label="measured", source="SmolLM2-135M on vLLM, first repetition",
     run=recorded("interference") / "chunk-4096", xlabel="s after the prompt",
-    ylabel="gap before a token (ms)", ylog=True, panels=(1, 4), size=(9.5, 4.2),
+    ylabel="token gap (ms)", ylog=True, panels=(1, 4), size=(9.5, 4.2),
     sharex=True, sharey=True,
 )
 for index, (ax, (key, name)) in enumerate(zip(axes, NAMES.items())):
@@ -416,13 +416,11 @@ show_table(
 apart = scene["disaggregated"]
 before = np.median(np.concatenate([e.quiet for e in apart]))
 meanwhile = np.median(np.concatenate([e.during for e in apart]))
-print(f"separate workers, median gap: {before:.0f} ms before the prompt, {meanwhile:.0f} ms during its prefill")
+print(f"separate workers: median gap {before:.0f} ms before, {meanwhile:.0f} ms during the prefill")
 
 # %% [markdown]
 """
 The dots are the token gaps of the four streams in one repetition, a panel for each setting; the dotted line marks the long prompt's first token. The *usual gap* is the median before the prompt comes. Three repetitions are few, so where two ranges overlap, we cannot say which setting is the better one.
-
-Two things in it are worth a second look. Small pieces bound the gap about as well as separate workers. And even those are not quite apart: while one core prefills, the gaps on the other grow. The two share the machine's memory, and perhaps more; this run does not tell what.
 
 What does this run show? For each statement: is it `"shown"`, `"not shown"`, or `"contradicted"` by the figures above?
 
@@ -453,11 +451,13 @@ check("1.9", verdicts)
 
 # %% [markdown]
 """
+Two things in this run are worth a second look. Small pieces bound the gap about as well as separate workers, and the prompt waits half as long. And even those are not quite apart: while one core prefills, the gaps on the other grow. The two share the machine's memory, and perhaps more; this run does not tell what.
+
 **What would change this answer?** The machine and the chunk. A step of 512 tokens takes a good part of a second on two cores. For Llama-3.1-8B on an H100 the floor of exercise 1.2 puts it at 7.3 ms (arithmetic on published peaks, no run), and with gaps like that chunked prefill may be all you need. Pieces far smaller than the ridge waste arithmetic, as you saw with point C of exercise 1.3. Workers on machines of their own share no memory, and may well be further apart than these two cores. And whatever is given to decode is missing in prefill: with one core instead of two, the long prompt waited more than twice as long.
 
 ## What isolation costs
 
-Prefill and decode on workers of their own cannot disturb each other. Compared with the *one* worker that did both, that has a price with eight lines:
+Prefill and decode on workers of their own share no steps. Compared with the *one* worker that did both, that has a price with eight lines:
 
 | word | what it means |
 |---|---|
