@@ -371,7 +371,7 @@ A fault that no counter shows will be found by a customer. Five situations and w
 
 - `"expired leases"`, on prefill: blocks were freed because their time was up
 - `"late notifications"`, on prefill: decode said "fetched" for blocks whose lease had ended
-- `"aborted"`: requests that ended because their client was gone
+- `"finished requests"`, on decode: it stays as it was, although tokens were computed
 - `"tokens computed by decode"`: prompt tokens that decode computed itself and did not fetch
 - `"none"`: all counters move as they do for a healthy request
 
@@ -389,7 +389,7 @@ A fault that no counter shows will be found by a customer. Five situations and w
 counter = {"late pull": ..., "hung up": ..., "never fetched": ..., "stale": ..., "recomputed": ...}
 ### BEGIN SOLUTION
 counter = {
-    "late pull": "late notifications", "hung up": "aborted", "never fetched": "expired leases",
+    "late pull": "late notifications", "hung up": "finished requests", "never fetched": "expired leases",
     "stale": "none", "recomputed": "tokens computed by decode",
 }
 ### END SOLUTION

@@ -16,6 +16,7 @@ from typing import Any
 from pdlab.live.faults.middle import Middle
 from pdlab.live.faults.scene import Answer, NotInjected, Scene
 from pdlab.live.front import routed
+from pdlab.live.serve import Server
 
 PROMPT, LONG, LONGEST, OUTPUT = 700, 2800, 3900, 24
 SHORT_DEADLINES = ("--prefill-deadline", "2", "--first-token-deadline", "2")
@@ -221,6 +222,7 @@ def lease_over(scene: Scene) -> Seen:
     params = scene.prefilled(prompt)
     scene.until(lambda: scene.counters(scene.prefill)["expired"] > before, "an expired lease", scene.lease_s + 30)
     answer = scene.pull(prompt, params, OUTPUT).wait()
+    scene.send(scene.prefill.base_url, scene.body(scene.prompt(20), 1)).wait()  # an idle prefill reads no notifications
     return Seen("the lease counter went up", answer, prompt)
 
 
@@ -272,7 +274,7 @@ def decode_killed_late(scene: Scene) -> Seen:
 @fault("client gone in prefill", "nixl", "the client hangs up while prefill computes", "nothing is left, on either side")
 def gone_in_prefill(scene: Scene) -> Seen:
     prompt = scene.prompt(LONGEST)
-    aborted = scene.counters(scene.prefill)["aborted"]
+    finished = scene.counters(scene.prefill)["finished"]
     with routed(scene.deployment) as url:
         scene.deployment.signal(scene.prefill, signal.SIGSTOP)  # so that it cannot be done too soon
         answer = scene.send(url, scene.body(prompt, OUTPUT))
@@ -281,8 +283,8 @@ def gone_in_prefill(scene: Scene) -> Seen:
         scene.until(lambda: scene.number(scene.prefill, "vllm:num_requests_running") >= 1, "a running prefill", 5)
         scene.hang_up(answer)
         answer.wait()
-        scene.until(lambda: scene.counters(scene.prefill)["aborted"] > aborted, "an aborted prefill", 10)
-    return Seen("prefill counted an abort", answer, prompt, 0)
+        _dropped(scene, scene.prefill, finished)
+    return Seen("prefill was computing, and finished nothing", answer, prompt, 0)
 
 
 @fault("client gone in transfer", "nixl", "the client hangs up while decode waits for the blocks", "nothing is left once the lease is over")
@@ -301,13 +303,13 @@ def gone_in_transfer(scene: Scene) -> Seen:
 @fault("client gone in decode", "nixl", "the client hangs up after five tokens", "decode stops and frees its blocks at once")
 def gone_in_decode(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    aborted = scene.counters(scene.decode)["aborted"]
+    finished = scene.counters(scene.decode)["finished"]
     answer = scene.pull(prompt, scene.prefilled(prompt), 400)
     scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
     scene.hang_up(answer)
     answer.wait()
-    scene.until(lambda: scene.counters(scene.decode)["aborted"] > aborted, "an aborted answer", 10)
-    return Seen(f"{len(answer.tokens)} tokens had come", answer, prompt, 400)
+    _dropped(scene, scene.decode, finished)
+    return Seen(f"{len(answer.tokens)} tokens had come, and decode finished nothing", answer, prompt, 400)
 
 
 # ── bytes that change, links that crawl ─────────────────────────────────────────────────────
@@ -375,6 +377,13 @@ def _mismatch(scene: Scene, what: str) -> Seen:
     prompt = scene.prompt(PROMPT)
     answer = scene.pull(prompt, scene.prefilled(prompt), OUTPUT).wait()
     return Seen(what, answer, prompt)
+
+
+def _dropped(scene: Scene, server: Server, finished: float) -> None:
+    """Wait until a server runs nothing more, without having finished the request."""
+    scene.until(lambda: scene.number(server, "vllm:num_requests_running") == 0, "a request that is dropped", 10)
+    if scene.counters(server)["finished"] > finished:
+        raise NotInjected("the request was finished before its client left")
 
 
 def _fetched(scene: Scene) -> float:

@@ -26,7 +26,7 @@ WATCHED = {  # short name → the server's own counter
     "expired": "vllm:nixl_num_kv_expired_reqs_total",
     "late_notifications": "vllm:nixl_num_notifications_after_expiry_total",
     "bytes": "vllm:nixl_bytes_transferred_sum",
-    "aborted": "vllm:request_success_total",
+    "finished": "vllm:request_success_total",  # a request whose client left is not in it
     "preempted": "vllm:num_preemptions_total",
 }
 
@@ -94,8 +94,7 @@ class Scene:
     def counters(self, server: Server) -> dict[str, float]:
         """All watched counters of a server."""
         page = server.metrics()
-        found = {short: page.total(name) or 0.0 for short, name in WATCHED.items() if short != "aborted"}
-        found["aborted"] = page.total(WATCHED["aborted"], finished_reason="abort") or 0.0
+        found = {short: page.total(name) or 0.0 for short, name in WATCHED.items()}
         found |= {
             f"from_{source}": value
             for source, value in page.by_label("vllm:prompt_tokens_by_source_total", "source").items()

@@ -194,9 +194,9 @@ def observe(scene: Scene, one: Fault) -> Row:
                 raise
     broken_s = time.monotonic()
     _thaw(scene)
-    after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
     scene.until_free(*filter(scene.deployment.alive, scene.deployment.servers), timeout_s=LEASE_S + GRACE_S)
     free_s = time.monotonic() - broken_s
+    after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
     _mend(scene)
     if one.pair not in MISMATCHED:  # those are never healthy
         _healthy(scene)
