@@ -243,7 +243,8 @@ def stranded(scene: Scene) -> Seen:
 # ── decode dies, the client leaves ──────────────────────────────────────────────────────────
 
 
-@fault("decode killed before the first token", "nixl", "decode dies while it waits for the transfer", "the connection breaks, no token", kills=True)
+@fault("decode killed before the first token", "nixl", "decode dies while it waits for the transfer",
+       "the connection breaks, no token; over UCX's TCP, prefill may die of it as well", kills=True)
 def decode_killed_early(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
     params = scene.prefilled(prompt)

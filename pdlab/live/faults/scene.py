@@ -115,10 +115,14 @@ class Scene:
         return time.monotonic() - start
 
     def until_free(self, *servers: Server, timeout_s: float = PATIENCE_S) -> float:
-        """Wait until no KV block of these servers is in use; the seconds it took."""
-        return self.until(
-            lambda: all(self.used_share(server) == 0 for server in servers), "no KV block in use", timeout_s
-        )
+        """Wait until no KV block of these servers is in use, or they are dead; the seconds it took."""
+        return self.until(lambda: all(map(self._free, servers)), "no KV block in use", timeout_s)
+
+    def _free(self, server: Server) -> bool:
+        try:
+            return self.used_share(server) == 0
+        except OSError:  # a fault may take down more than it was aimed at
+            return not self.deployment.alive(server)
 
     def waiting(self, server: Server, reason: str) -> float:
         """Requests that wait at a server for ``reason``: capacity, or deferred (for their KV)."""

@@ -197,6 +197,7 @@ def observe(scene: Scene, one: Fault) -> Row:
     scene.until_free(*filter(scene.deployment.alive, scene.deployment.servers), timeout_s=LEASE_S + GRACE_S)
     free_s = time.monotonic() - broken_s
     after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
+    dead = [server.name for server in scene.deployment.servers if not scene.deployment.alive(server)]
     _mend(scene)
     if one.pair not in MISMATCHED:  # those are never healthy
         _healthy(scene)
@@ -211,7 +212,7 @@ def observe(scene: Scene, one: Fault) -> Row:
         blocks_free_after_s=round(free_s, 2), recovered_after_s=round(recovered_s, 2),
         processes=_processes(scene) - before_processes, missed=missed,
         counters=_changes(before, after),
-        facts=seen.facts | {"client_waited_s": round(seen.answer.ended_s - seen.answer.sent_s, 2)},
+        facts=seen.facts | {"client_waited_s": round(seen.answer.ended_s - seen.answer.sent_s, 2)} | ({"dead": dead} if dead else {}),
     )  # fmt: skip
 
 
