@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from pdlab.course.labs import SWITCH, live
 from pdlab.errors import BadInput
@@ -46,7 +46,7 @@ def run(path: Path) -> tuple[Path, str]:
             document, timeout=CELL_TIMEOUT_S, kernel_name="python3",
             resources={"metadata": {"path": str(path.parent)}},
         ).execute()  # fmt: skip
-    except CellExecutionError as error:
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         stopped = str(error).strip().splitlines()[-1]
     nbformat.write(document, target)
     return target, stopped
