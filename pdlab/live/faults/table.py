@@ -197,10 +197,7 @@ def observe(scene: Scene, one: Fault) -> Row:
     scene.until_free(*filter(scene.deployment.alive, scene.deployment.servers), timeout_s=LEASE_S + GRACE_S)
     free_s = time.monotonic() - broken_s
     after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
-    dead = [server.name for server in scene.deployment.servers if not scene.deployment.alive(server)]
-    _mend(scene)
-    if one.pair not in MISMATCHED:  # those are never healthy
-        _healthy(scene)
+    dead = _recover(scene, healthy=one.pair not in MISMATCHED)  # mismatched pairs never are
     recovered_s = time.monotonic() - broken_s
     scene.deployment.reset_prefix_caches()  # wrong blocks may be cached under the right names
     reference = scene.reference(seen.prompt, seen.asked) if seen.asked else []
@@ -238,6 +235,23 @@ def _mend(scene: Scene) -> None:
     _thaw(scene)
     for server in [server for server in scene.deployment.servers if not scene.deployment.alive(server)]:
         scene.deployment.restart(server)
+
+
+def _recover(scene: Scene, healthy: bool) -> list[str]:
+    """Mend until a request goes through; the servers that were dead.  A server may die a little after the fault."""
+    dead: list[str] = []
+    for last in (False, False, True):
+        dead += [server.name for server in scene.deployment.servers if not scene.deployment.alive(server)]
+        _mend(scene)
+        try:
+            if healthy:
+                _healthy(scene)
+            return dead
+        except (NotInjected, OSError, RuntimeError):
+            if last:
+                raise
+            time.sleep(3)
+    return dead
 
 
 def _healthy(scene: Scene) -> None:
