@@ -41,7 +41,7 @@ def test_the_record_of_decode_is_what_decode_uses(pair: Up) -> None:
             complete(url, ids, 4)
             after = metrics.scrape(decode.base_url).by_label(SOURCE, "source")
             grown.append({key: after[key] - before.get(key, 0) for key in after})
-        log = (pair.deployment.run_dir / "router.jsonl").read_text().splitlines()[-len(asked) :]
+    log = (pair.deployment.run_dir / "router.jsonl").read_text().splitlines()[-len(asked) :]
     kept = [json.loads(line) for line in log]
     assert sum(one["local_cache_hit"] for one in grown) > 0, "nothing was ever cached: the test shows nothing"
     assert [one["cached_tokens"] for one in kept] == [0, 384, 0, 384, 640, 256, 0]
