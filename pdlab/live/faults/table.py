@@ -214,7 +214,10 @@ def observe(scene: Scene, one: Fault) -> Row:
 
 
 def _counters(scene: Scene, server: Any) -> dict[str, float] | None:
-    return scene.counters(server) if scene.deployment.alive(server) else None
+    try:
+        return scene.counters(server) if scene.deployment.alive(server) else None
+    except OSError:
+        return None
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -251,7 +254,7 @@ def _recover(scene: Scene, healthy: bool) -> list[str]:
             if last:
                 raise
             time.sleep(3)
-    return dead
+    raise AssertionError
 
 
 def _healthy(scene: Scene) -> None:
