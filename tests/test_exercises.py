@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pint
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdlab.course import answers, checks, diagnose, exercises, predictions, reading, units
@@ -23,6 +23,8 @@ from pdlab.course.exercises import Exercise
 from pdlab.course.feedback import Feedback
 from pdlab.errors import BadInput
 
+# How long an example takes on a busy machine says nothing about the code.
+patiently = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 UREG = pint.UnitRegistry()
 
 
@@ -234,6 +236,7 @@ plain_forms = st.recursive(
 )
 
 
+@patiently
 @given(plain_forms)
 def test_plain_forms_survive_json(plain: Any) -> None:
     """Encoding and decoding gives back the same value of the same type."""
@@ -243,6 +246,7 @@ def test_plain_forms_survive_json(plain: Any) -> None:
     assert repr(back) == repr(plain)
 
 
+@patiently
 @given(plain_forms)
 def test_any_answer_gets_feedback(answer: Any) -> None:
     """Whatever is handed in, the check answers in one of three outcomes and does not raise."""
@@ -250,6 +254,7 @@ def test_any_answer_gets_feedback(answer: Any) -> None:
         assert said(one, answer).outcome in ("not attempted", "not yet", "correct")
 
 
+@patiently
 @given(st.text(max_size=40) | st.from_regex(r"[-+~≈]?\d{1,6}([.,]\d+)?(e\d{1,5})? ?[a-zA-Z/%*^() ]{0,12}", fullmatch=True))
 def test_text_is_read_or_refused(text: str) -> None:
     """Any text either gives a number in the unit or is refused with a kind; nothing else escapes."""
@@ -259,6 +264,7 @@ def test_text_is_read_or_refused(text: str) -> None:
         assert error.kind and error.says
 
 
+@patiently
 @given(st.floats(1e-6, 1e12), st.sampled_from(["", "B", "ms", "GB/s", "%"]), st.floats(1e-9, 1e9))
 def test_generic_feedback_never_holds_the_answer(expected: float, unit: str, ratio: float) -> None:
     """However wrong a number is, what is said about it has no digit of the right one."""
