@@ -19,6 +19,7 @@ from pdlab.live.front import routed
 from pdlab.live.serve import Server
 
 PROMPT, LONG, LONGEST, OUTPUT = 700, 2800, 3900, 24
+STREAM = 2000  # so many tokens that there is time to break something in the middle
 SHORT_DEADLINES = ("--prefill-deadline", "2", "--first-token-deadline", "2")
 
 
@@ -263,13 +264,13 @@ def decode_killed_late(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
     name = f"mid-stream-{prompt[:3]}"
     with routed(scene.deployment, "--on-failure", "retry") as url:
-        answer = scene.send(url, scene.body(prompt, 400), name)
+        answer = scene.send(url, scene.body(prompt, STREAM), name)
         scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
         scene.deployment.kill(scene.decode)
         answer.wait()
     if answer.finished:
         raise NotInjected("the answer was complete before decode died")
-    return Seen(f"{len(answer.tokens)} tokens had gone out", answer, prompt, 400, _record(scene, name)["attempts"])
+    return Seen(f"{len(answer.tokens)} tokens had gone out", answer, prompt, len(answer.tokens) + 1, _record(scene, name)["attempts"])
 
 
 @fault("client gone in prefill", "nixl", "the client hangs up while prefill computes", "nothing is left, on either side")
@@ -305,12 +306,12 @@ def gone_in_transfer(scene: Scene) -> Seen:
 def gone_in_decode(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
     finished = scene.counters(scene.decode)["finished"]
-    answer = scene.pull(prompt, scene.prefilled(prompt), 400)
+    answer = scene.pull(prompt, scene.prefilled(prompt), STREAM)
     scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
     scene.hang_up(answer)
     answer.wait()
     _dropped(scene, scene.decode, finished)
-    return Seen(f"{len(answer.tokens)} tokens had come, and decode finished nothing", answer, prompt, 400)
+    return Seen(f"{len(answer.tokens)} tokens had come, and decode finished nothing", answer, prompt, len(answer.tokens) + 1)
 
 
 # ── bytes that change, links that crawl ─────────────────────────────────────────────────────
