@@ -134,7 +134,7 @@ def machine() -> dict[str, Any]:
                 break
     return {
         "cpu": model,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": os.cpu_count(),
         "real_time_priority": REAL_TIME,
         "kernel": platform.release().split("-")[0],
         "python": platform.python_version(),

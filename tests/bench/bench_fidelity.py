@@ -43,7 +43,7 @@ from pdlab.course.output import print_table  # noqa: E402
 from pdlab.live import env, models  # noqa: E402
 from pdlab.measure import records  # noqa: E402
 
-COUNTS = {5: 80, 20: 300, 50: 600, 100: 1200}  # requests; 12 to 16 s each
+COUNTS = {5: 60, 20: 240, 50: 500, 100: 1000}  # requests; 10 to 12 s each
 LIMIT_S = 100
 TOKENIZER = "tokenizer"  # a link in the working directory: aiperf takes no path with slashes
 SAMPLE_S = 0.25
@@ -219,7 +219,7 @@ def run(tool: Tool, rate: float, directory: Path) -> dict[str, Any]:
     out = directory / f"{tool.name.replace(' ', '-')}-{rate:g}"
     out.mkdir()
     (out / TOKENIZER).symlink_to(models.resolve("tiny").path)
-    count = COUNTS.get(int(rate), int(rate * 15))
+    count = COUNTS.get(int(rate), int(rate * 10))
     with common.token_server(directory) as server, (out / "stdout.txt").open("w") as stdout:
         # Ahead of other programs on the client's core, as the server is on its own: see bench_common.
         process = subprocess.Popen(
@@ -285,7 +285,9 @@ def main() -> int:
     found, absent = tools(args.peers.absolute() if args.peers else None)
     if args.only:
         found = [tool for tool in found if tool.name in args.only]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    document = {"machine": common.machine(), "first_ms": common.FIRST_MS, "gap_ms": common.GAP_MS,
+                "tokens": common.TOKENS, "rows": rows, "left_out": absent}  # fmt: skip
     if common.REAL_TIME:  # the sampler must not wait for the client whose CPU it reads
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(60))
     with tempfile.TemporaryDirectory() as temporary:
@@ -293,6 +295,8 @@ def main() -> int:
             for tool in found:
                 rows.append(run(tool, rate, Path(temporary)))
                 print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+                if args.json:  # after each row: a long benchmark may be cut short
+                    args.json.write_text(json.dumps(document, indent=1) + "\n")
     pair = lambda two: "-" if two is None else f"{two[0]:.0f} / {two[1]:.0f}"  # noqa: E731
     print_table(
         [
@@ -306,10 +310,6 @@ def main() -> int:
     )  # fmt: skip
     for line in absent:
         print(f"left out: {line}")
-    if args.json:
-        document = {"machine": common.machine(), "first_ms": common.FIRST_MS, "gap_ms": common.GAP_MS,
-                    "tokens": common.TOKENS, "rows": rows, "left_out": absent}  # fmt: skip
-        args.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0
 
 
