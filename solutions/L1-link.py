@@ -8,7 +8,7 @@ At the end you can measure an effective bandwidth that deserves the name, put it
 
 ## Claim card
 
-| | |
+| | in this lab |
 |---|---|
 | **claim** | "A link has a bandwidth. Measure it once, divide the bytes by it, and you have the time of a hand-off." |
 | **expected** | you say so in a minute, before anything is measured |

@@ -8,7 +8,7 @@ At the end you have compared aggregated with disaggregated serving on real vLLM 
 
 ## Claim card
 
-| | |
+| | in this lab |
 |---|---|
 | **claim** | "With the same hardware, disaggregated serving answers more requests a second within the targets than aggregated serving." |
 | **expected** | you say so in a minute, before anything is measured |
