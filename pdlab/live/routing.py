@@ -17,8 +17,10 @@ from typing import Any
 
 from pdlab.live import client, env, serve, sweep
 from pdlab.live.front import routed
+from pdlab.live.placement import BLOCK_SIZE
 from pdlab.measure import plan as plans
 from pdlab.measure import records, workload
+from pdlab.theory import kv
 
 PLAN = env.ROOT / "data/plans/selective-2core.yaml"
 # Dynamo ships 2,048 and 0.7.  The prompts of a two-core trace are shorter, and so is its threshold.
@@ -118,3 +120,13 @@ def keep_decisions(
 def read_decisions(directory: Path) -> list[dict[str, Any]]:
     """What ``keep_decisions`` kept, in the trace's order."""
     return [json.loads(line) for line in (directory / DECISIONS).read_text().splitlines()]
+
+
+def bytes_to_move(decisions: list[dict[str, Any]], config: str = "smollm2-135m", block_size: int = BLOCK_SIZE) -> int:
+    """KV bytes of the whole blocks that decode was believed to lack, of every prompt that was sent away."""
+    missing = sum(
+        kv.blocks(one["prompt_tokens"], block_size) - one["cached_tokens"] // block_size
+        for one in decisions
+        if one["side"] == "remote"
+    )
+    return missing * block_size * kv.bytes_per_token(kv.from_config(kv.load(config)))
