@@ -338,6 +338,7 @@ class Deployment:
         settings = {
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
+            "VLLM_LOGGING_COLOR": "0",  # the log is read as text, telling lines and all
             "VLLM_HOST_IP": LOOPBACK,
             "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side_channel),
