@@ -22,8 +22,10 @@ STUBBORN = (
     "subprocess.Popen(['sleep', '300'], start_new_session=True); "
     "print('up', file=sys.stderr, flush=True); time.sleep(300)"
 )
+# A test run in the background ignores Ctrl-C, and so would what it starts.
 ASKER = """
-import subprocess, sys
+import signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 keeper = subprocess.Popen([sys.executable, '-I', '-S', {keeper!r}, '', '--', sys.executable, '-c', {server!r}],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 print(keeper.pid, keeper.stdout.readline().strip(), flush=True)
@@ -115,7 +117,7 @@ def test_the_death_of_the_keeper_ends_the_server() -> None:
 
 def test_a_server_that_ends_gives_its_status() -> None:
     """The keeper ends with the server's status; 128 + signal where one ended it."""
-    process, _ = hold("sh", "-c", "exit 7")
+    process, _ = hold("sh", "-c", "sleep 0.5; exit 7")
     assert process.wait(10) == 7
     process, server = hold("sleep", "300")
     server.send_signal(signal.SIGKILL)

@@ -26,6 +26,7 @@ KV_USE = "vllm:kv_cache_usage_perc"
 CONFIG = "config.json"
 
 ASKER = """
+import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # a background run ignores it
 import sys
 from pdlab.live.serve import Deployment, Spec
 with Deployment(Spec("tiny", units=1, kv_cache_bytes=1 << 27), sys.argv[1]) as up:
