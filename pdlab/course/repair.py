@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from pdlab.course import exercises
+from pdlab.course.finding import Finding
 from pdlab.errors import BadInput
 from pdlab.live.policy import Ask, Rule, rule_from_name
 from pdlab.measure import plan
@@ -23,15 +23,6 @@ PROMPTS = (
     ("long, cold", 3_000, 0, "remote"),
 )
 MAY_CHANGE = {"deployments.disaggregated.routing", "live.max_num_batched_tokens"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """``ok``, or the kind of mistake and what it looks like."""
-
-    ok: bool
-    kind: str = ""
-    says: str = ""
 
 
 def proposed() -> dict[str, Any]:

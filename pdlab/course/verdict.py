@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pdlab.course.answers import read
+from pdlab.course.finding import Finding
 from pdlab.course.reading import Unreadable, number
 from pdlab.theory import kv, link
 
@@ -39,15 +39,6 @@ FIELDS = {
     "next_step": "what would settle the question",
     "because": "one or two sentences of reason",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """``ok`` with empty words, or the kind of mistake and what it looks like."""
-
-    ok: bool
-    kind: str = ""
-    says: str = ""
 
 
 def judge(verdict: object) -> Finding:
