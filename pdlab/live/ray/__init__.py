@@ -1,0 +1,1 @@
+"""Ray Serve LLM: a plan as the configuration of its two application builders."""
