@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 
 LEFT_OUT = pytest.StashKey[int]()
+# A file runs on one worker; those that take longest start first, so that no worker is left alone with one at the end.
+LONGEST_FIRST = (
+    "test_grade.py", "test_changed_value.py", "test_sweep_killed.py", "test_nbgate.py", "test_sweep.py", "test_mutation.py",
+    "test_routing.py", "test_browser.py", "test_simulate.py", "test_keeper.py", "test_build.py", "test_client.py",
+)  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,6 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the live tests, and remember how many, unless --live asks for them."""
+    items.sort(key=lambda item: LONGEST_FIRST.index(item.path.name) if item.path.name in LONGEST_FIRST else len(LONGEST_FIRST))
     if config.getoption("--live"):
         return
     live = [item for item in items if item.get_closest_marker("live")]

@@ -38,10 +38,22 @@ def write_plan(directory: Path) -> Path:
     return directory / "plan.yaml"
 
 
-def test_every_rule_meets_the_same_requests_and_starts_on_empty_caches(fake, tmp_path):
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """One recording, which the tests below only read: its plan, its directory, its deployments."""
+    root = tmp_path_factory.mktemp("recorded")
+    with pytest.MonkeyPatch.context() as patch:
+        FakeDeployment.made = []
+        patch.setattr(serve, "Deployment", FakeDeployment)
+        path = write_plan(root)
+        out = routing.record(root / "out", path, "a note", say=quiet)
+    return path, out, list(FakeDeployment.made)
+
+
+def test_every_rule_meets_the_same_requests_and_starts_on_empty_caches(recorded):
     """Six runs, two deployments; caches emptied once a run; a decision kept for each request, with its reason."""
-    out = routing.record(tmp_path / "out", write_plan(tmp_path), "a note", say=quiet)
-    assert [(one.spec.design, one.resets) for one in fake.made] == [("disaggregated", 5), ("aggregated", 1)]
+    _, out, made = recorded
+    assert [(one.spec.design, one.resets) for one in made] == [("disaggregated", 5), ("aggregated", 1)]
     found = {entry.design: entry.read() for entry in records.read_sweep(out).entries}
     assert list(found) == [*routing.RULES, routing.REPLICAS]
     for design, run in found.items():
@@ -61,13 +73,13 @@ def test_every_rule_meets_the_same_requests_and_starts_on_empty_caches(fake, tmp
     assert max(one["cached_tokens"] for one in two[0]) == 1024
 
 
-def test_what_is_recorded_already_is_kept(fake, tmp_path):
-    """A second call starts no server."""
-    path = write_plan(tmp_path)
-    routing.record(tmp_path / "out", path, say=quiet)
-    fake.made.clear()
-    routing.record(tmp_path / "out", path, say=quiet)
-    assert not fake.made
+def test_what_is_recorded_already_is_kept(recorded, fake):
+    """A second call starts no server, and leaves every record as it was."""
+    path, out, _ = recorded
+    before = {file: file.read_bytes() for file in out.rglob("records.parquet")}
+    routing.record(out, path, "a note", say=quiet)
+    assert not fake.made and len(before) == 6
+    assert {file: file.read_bytes() for file in out.rglob("records.parquet")} == before
 
 
 def test_the_shipped_plan_and_trace_hold_the_three_kinds():

@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.nbval_cell_timeout = CELL_TIMEOUT_S
     if config.getoption("numprocesses", None):
         config.option.dist = "loadscope"  # cells of a notebook share a kernel
+        config.option.loadscopereorder = False  # tests/conftest.py puts the long files first
     config.pluginmanager.register(_Count(), "pdlab-nbgate-count")
 
 
