@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
+from pathlib import Path
 
 from pdlab.course.output import add_json_flag, print_json, print_table
 
 
 def add(sub: argparse._SubParsersAction) -> None:
     p = sub.add_parser("doctor", help="what this machine can run, and what to do about what it cannot")
+    p.add_argument("--engines", nargs="*", type=Path, metavar="FILE",
+                   help="instead: engine versions against those of the recorded runs, and settings in "
+                        "your files (YAML, JSON, shell) that the engines no longer know")  # fmt: skip
     add_json_flag(p)
     p.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status 1 when the course itself cannot run here; all else is optional."""
+    """Exit status 1 when the course itself cannot run here (all else is optional); with
+    ``--engines``, when a file holds a retired setting."""
+    if args.engines is not None:
+        return _engines(args.engines, args.json)
     from pdlab.course import doctor
 
     found = doctor.findings()
@@ -31,3 +39,35 @@ def run(args: argparse.Namespace) -> int:
         for need, use in doctor.USES.items():
             print(f"{'yes' if document['can_run'][need] else 'no':<4} {use}")
     return 0 if document["can_run"]["course"] else 1
+
+
+def _engines(files: list[Path], as_json: bool) -> int:
+    from pdlab.live import drift
+
+    hits = {str(path): drift.search(path) for path in files}
+    engines = drift.engines()
+    if as_json:
+        print_json({
+            "engines": [asdict(engine) for engine in engines],
+            "files": list(hits),
+            "retired": [{"file": hit.file, "line": hit.line, **asdict(hit.retired)}
+                        for found in hits.values() for hit in found],
+        })  # fmt: skip
+        return 1 if any(hits.values()) else 0
+    print_table(
+        [(e.name, "\n".join(f"{r.package} {r.version} ({r.runs} runs)" for r in e.recorded) or "in no run",
+          e.installed or "nothing", e.verdict) for e in engines],
+        ("engine", "recorded runs", "installed", "verdict"),
+    )  # fmt: skip
+    if any(e.verdict in ("differs", "same as some") for e in engines):
+        print("\nWhere versions differ, times and messages may differ from the labs': read the installed version's manual.")
+    if any(e.verdict == "not installed" for e in engines):
+        print("\nmake live-env installs the servers' engines, make sim the simulator. The recorded runs need neither.")
+    if not files:
+        print("\nTo look for retired settings in your own files: pdlab doctor --engines FILE…")
+    for path, found in hits.items():
+        print(f"\n{path}: {len(found) or 'no'} retired setting{'' if len(found) == 1 else 's'}")
+        for hit in found:
+            one = hit.retired
+            print(f"  line {hit.line}: {one.setting} ({one.engine})\n    {one.instead}\n    source: {one.source}")
+    return 1 if any(hits.values()) else 0
