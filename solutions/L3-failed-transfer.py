@@ -174,6 +174,8 @@ for row in BROKEN:
 
 # %% [markdown]
 """
+NIXL counts failed transfers, and for two of these faults that count did not move. The zero of the third says less: the TCP connector has no such counter, and with the checksum, where the pull did fail, its row counts none either.
+
 Decode asked for blocks by number, and blocks by number it got. Nothing in that exchange says *whose* prompt they hold. With stale parameters the answer continues a stranger's prompt: read that sentence again as somebody responsible for privacy.
 
 What would have caught each of them, at the latest before the first token? Answer with one of
@@ -369,6 +371,16 @@ print(f"longest time until the living servers used no block: {max(r.blocks_free_
 
 # %% [markdown]
 """
+In the recorded run the rows of 6 s are those where decode fetched nothing, or did not say that it had everything: prefill lived, waited, and let go when the lease ended. After `wrong port` it took only a second more, since five seconds of the lease had gone by before the client had its error.
+"""
+
+# %%
+for name in ("wrong engine id", "wrong port", "corrupted payload, checksum", "dtype mismatch"):
+    row = rows[name]
+    print(f"{name}: the client waited {row.facts['client_waited_s']:.1f} s, then {row.blocks_free_after_s:.1f} s until no block was in use")
+
+# %% [markdown]
+"""
 ## Which counter moves
 
 A fault that no counter shows will be found by a customer. Five situations and what the servers count. Name the counter that sets each situation apart from a healthy request, and from the other four:
@@ -514,7 +526,7 @@ check("L3.13", does)
 # %%
 during = rows["prefill-killed-during"]
 print(f"prefill killed in the middle of a transfer: {during.injected}")
-print(f"the client holds: {held(during)}; blocks free after {during.blocks_free_after_s:.1f} s")
+print(f"the client holds: {held(during)}; decode used no block after {during.blocks_free_after_s:.1f} s")
 
 # %% [markdown]
 """
@@ -547,7 +559,7 @@ check("L3.14", verdict)
 
 # %% [markdown]
 """
-**What would change this verdict?** `visible` would turn if the parameters carried a digest of the prompt and decode compared it, and if payloads carried checksums; both exist as ideas, and a router can add the first on its own. `blocks` might turn with a decode that holds a pull open: in the course's connector a lease does not end while its blocks are being read, and no fault here tries that for long. `twice` holds because of one rule in one router; a client library that retries by itself breaks it without asking anybody.
+**What would change this verdict?** `visible` would turn if the parameters carried a digest of the prompt and decode compared it, and if payloads carried checksums; both exist as ideas, and a router can add the first on its own. `blocks` might turn with a decode that holds a pull open: in the course's connector a lease does not end while its blocks are being read, and no fault here tries that for long. `twice` is shown for this list, and the list is short: two rows made a second attempt, both before a token. When decode died in mid-stream the router made one attempt only, as its rule says; but this pair had no second decode server to go to, so the row alone does not show that the rule was the reason. A client library that retries by itself breaks it without asking anybody. And each fault ran once.
 
 ## Recap
 
