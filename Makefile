@@ -5,7 +5,10 @@
 PYTHON ?= python3
 LAB_AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help env lab test test-live live-env live sim lock
+# Hundreds of processes import the same modules; each would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help env lab test test-live live-env live sim ray dynamo lock
 .DEFAULT_GOAL := help
 
 help:
@@ -23,7 +26,7 @@ lab: env
 
 # Each notebook runs once: tests/test_build.py compares its cells with the source, nbval its outputs.
 test: env
-	.venv/bin/python -m pytest --nbval tests notebooks labs solutions -q -n logical --maxprocesses 4 $(ARGS)
+	.venv/bin/python -m pytest --nbval tests notebooks labs solutions -q -n logical $(ARGS)
 
 # Tests that start real servers, in an environment of their own (.venv-live, about 2 GB).
 test-live: live-env
@@ -43,6 +46,18 @@ sim: env
 	@[ -x .venv-sim/bin/python ] || $(PYTHON) -m venv .venv-sim
 	.venv-sim/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-sim.lock
 	@.venv/bin/python -c 'from pdlab.live import simulate; print("AISimulate", simulate.version(), "is in .venv-sim")'
+
+# Dynamo's own frontend and mocker workers in an environment of their own, then our grid through its
+# router.  Without declared dependencies, as above: they name an aisimulate that is a stub on the index.
+dynamo: env
+	@[ -x .venv-dynamo/bin/python ] || $(PYTHON) -m venv .venv-dynamo
+	.venv-dynamo/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-dynamo.lock
+	.venv/bin/pdlab dynamo $(ARGS)
+
+# Both designs on Ray Serve LLM, held against each other: a layer of 0.6 GB over .venv-live, then up to 5 minutes.
+ray: live-env
+	@.venv/bin/python -m pdlab.live.ray.env
+	.venv/bin/pdlab ray $(ARGS)
 
 # After a change of the dependencies in pyproject.toml; needs uv.
 lock:
