@@ -3,8 +3,8 @@
     render.arguments(plan, "disaggregated", "/models/tiny")   for build_pd_openai_app(...)
     render.document(plan, "aggregated", "/models/tiny")       for `serve deploy FILE`
 
-Nothing of Ray is imported.  Keys follow ``LLMConfig``; this module only writes them, and no
-deployment made from its output has been run yet, on a CPU or on GPUs.
+Nothing of Ray is imported.  Keys follow ``LLMConfig``.  ``prove`` runs the arguments on CPUs; no
+deployment on GPUs, and none from the YAML, has been run yet.
 """
 
 from __future__ import annotations
@@ -67,6 +67,12 @@ def document(plan: Plan, design: Design, model: str, port: int = 8000, **options
     }
     whole = {"http_options": {"host": LOOPBACK, "port": port}, "applications": [application]}
     return yaml.safe_dump(whole, sort_keys=False)
+
+
+def device(arguments: dict[str, Any]) -> Literal["cpu", "cuda"]:
+    """What the rendered arguments of a builder ask for."""
+    configs = arguments.get("llm_configs") or [arguments["prefill_config"]]
+    return "cpu" if "accelerator_config" in configs[0] else "cuda"
 
 
 def _live(plan: Plan) -> Live:

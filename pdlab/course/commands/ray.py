@@ -1,0 +1,45 @@
+"""``pdlab ray``: both designs of the miniature on Ray Serve LLM, held against each other."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pdlab.course.output import add_json_flag, print_json, print_table
+
+
+def add(sub: argparse._SubParsersAction) -> None:
+    """Register the command."""
+    parser = sub.add_parser("ray", help="deploy both designs on Ray Serve LLM and prove the transfer")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the proof and its provenance")
+    parser.add_argument("--kill", action="store_true", help="also kill the prefill replica and watch Ray recover")
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when all of it holds; 1 when something differs or Ray did not come up."""
+    import sys
+
+    from pdlab.live.ray import prove
+    from pdlab.live.serve import ServerFailed
+
+    try:
+        found = prove.run(args.out, args.kill, say=lambda text: print(text, file=sys.stderr, flush=True))
+    except (ServerFailed, OSError) as error:
+        print(f"pdlab ray: {error}", file=sys.stderr)
+        return 1
+    if args.json:
+        print_json(found)
+    else:
+        print_table(
+            [
+                ("equal greedy texts", f"{found['texts_equal']} of {found['requests']}"),
+                ("prompt tokens from prefill", f"{found['external_kv_transfer']:,.0f} of {found['prompt_tokens_total']:,}"),
+                ("transfers by size as the formula", "yes" if found["transfers_up_to_bytes"] == found["formula_up_to_bytes"] else "no"),
+                ("processes left", " and ".join(str(one["processes_left"]) for one in found["designs"].values())),
+                ("all of it holds", "yes" if found["holds"] else "no"),
+            ],
+            ("Ray Serve LLM, measured here", "found"),
+        )
+    return 0 if found["holds"] else 1

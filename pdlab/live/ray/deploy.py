@@ -1,0 +1,118 @@
+"""One design of a plan, up on a Ray cluster of this machine alone, and stopped again.
+
+    with deploy.Application(plan, "disaggregated", model) as up:
+        up.url, up.metrics()
+
+Everything Ray starts hangs on one keeper (``pdlab.live.keeper``): when the block is left, or this
+program is gone, the keeper ends all of it by process id.  Another Ray cluster is never touched.
+Requests are taken on loopback.  Ray's own processes listen on the machine's address, whatever
+address it is given; they ask for the cluster's token, which is made here and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from pdlab.live import keeper, metrics, models
+from pdlab.live.ray import env, render
+from pdlab.live.serve import ServerFailed, free_ports
+from pdlab.measure.plan import Plan
+
+READY_TIMEOUT_S = 240.0
+SPARE_CPUS = 2  # for Serve's own actors, beside the engines
+
+
+class Application:
+    """A context manager; ServerFailed with the end of the log when it does not come up."""
+
+    def __init__(self, plan: Plan, design: render.Design, model: models.Model) -> None:
+        self.design, self.model = design, model
+        self.arguments = render.arguments(plan, design, model.path, model.name)
+        self.cpus = plan.used(design) + SPARE_CPUS
+        port, self.metrics_port = free_ports(2)
+        self.port, self.url = port, f"http://{render.LOOPBACK}:{port}"
+        self.pids: set[int] = set()  # all that were ever seen below the keeper
+
+    def __enter__(self) -> Application:
+        self.temp = Path(tempfile.mkdtemp(prefix="pdlab-ray-"))
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        began = time.monotonic()
+        wanted, ready, self.log = self.temp / "wanted.json", self.temp / "ready", self.temp / "log"
+        wanted.write_text(json.dumps({
+            "builder": render.BUILDER[self.design], "arguments": self.arguments, "port": self.port,
+            "metrics_port": self.metrics_port, "cpus": self.cpus, "name": self.design, "temp": str(self.temp / "ray"),
+        }))  # fmt: skip
+        command = [str(env.python()), "-m", "pdlab.live.ray.hold", str(wanted), str(ready)]
+        # a token of this cluster's own: without one Ray would leave a file in the home folder
+        quiet = {"RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0",
+                 "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}  # fmt: skip
+        if render.device(self.arguments) == "cpu":
+            quiet["VLLM_TARGET_DEVICE"] = "cpu"
+        outside = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        with self.log.open("w") as log:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, "", "--", *command],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                env=outside | quiet, start_new_session=True, cwd=self.temp,
+            )  # fmt: skip
+        while not ready.exists():
+            if self._keeper.poll() is not None or time.monotonic() - began > READY_TIMEOUT_S:
+                raise ServerFailed(f"Ray did not bring {self.design} up; its log ends:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.2)
+        self.up_s = time.monotonic() - began
+        self.processes()
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that runs below the keeper now."""
+        found = psutil.Process(self._keeper.pid).children(recursive=True)
+        self.pids |= {process.pid for process in found}
+        return found
+
+    def replicas(self) -> dict[int, str]:
+        """Serve's replica processes: process id → the name that Ray gives the process."""
+        found = {}
+        for process in self.processes():
+            try:
+                title = " ".join(process.cmdline())
+            except psutil.Error:
+                continue
+            if title.startswith("ray::ServeReplica"):
+                found[process.pid] = title.split()[0]
+        return found
+
+    def metrics(self) -> metrics.Metrics:
+        """The node's metrics page.  Ray writes vLLM's names as ``ray_vllm_…``."""
+        return metrics.scrape(f"http://{render.LOOPBACK}:{self.metrics_port}")
+
+    def stop(self) -> None:
+        """End all of it and wait until every process is gone.  Safe to repeat."""
+        if held := self.__dict__.pop("_keeper", None):
+            try:
+                found = psutil.Process(held.pid).children(recursive=True)
+                self.pids |= {process.pid for process in found}
+            except psutil.NoSuchProcess:
+                pass
+            held.stdin.close()
+            held.wait()
+            held.stdout.close()
+        shutil.rmtree(self.temp, ignore_errors=True)
