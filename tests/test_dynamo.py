@@ -1,4 +1,4 @@
-"""Dynamo's router: its log lines read, and its decisions against our rule."""
+"""Dynamo's router: its log lines read, and its recorded decisions against our rule."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pdlab.live import dynamo, dynamo_log
+from pdlab.live.env import ROOT
 
 # Printed by ai-dynamo 1.6.1's frontend.
 REMOTE = r'''{"time":"2026-11-30T07:07:08.002616Z","level":"DEBUG","file":"/opt/dynamo/lib/llm/src/kv_router/prefill_router/conditional_bypass.rs","line":181,"target":"dynamo_llm::kv_router::prefill_router::conditional_bypass","message":"Conditional disagg decision","bypass":false,"cached_tokens":0,"decode_busy_threshold":"None","decode_chosen_worker_busy":"None","decode_gate_decision":"bypass_declined_by_policy","dp_rank":0,"net_new_tokens":257,"overlap_tokens":0,"parent_id":"c22400a4f613e112","potential_decode_blocks":17,"prefill_chosen_worker_busy":"None","prompt_tokens":257,"request_id":"7343c50a-ec82-4b10-b3f6-00e1a9780af5","span_id":"e150e67f882f8bae","span_name":"completions_single","trace_id":"04287e1bb8e9930a67bf00e6b4f29455","worker_id":14171461795292907806}'''
@@ -47,3 +48,19 @@ def test_a_difference_is_found(decision: str, found: int) -> None:
 def test_a_request_without_a_decision_is_a_difference() -> None:
     """Silence of the router never counts as agreement."""
     assert len(dynamo.differences(document(sent_tokens=40, decision=None))) == 1
+
+
+def test_recorded_decisions_agree_with_our_rule() -> None:
+    """Every recorded decision is our rule's, and the record has both sides of both thresholds."""
+    recorded = dynamo.read(ROOT / "data/runs/dynamo")
+    assert dynamo.differences(recorded) == []
+    untold, *told = recorded["settings"]
+    assert untold["predicted_ttl_s"] is None
+    assert {row["decision"] for row in untold["requests"]} == {"remote"}
+    for part in told:
+        grid = [row for row in part["requests"] if row["kind"] == "grid"]
+        assert {row["decision"] for row in grid} == {"local", "remote"}
+        assert len(grid) == len(dynamo.GRID)
+        for row in part["requests"]:
+            assert row["prompt_tokens"] == row["sent_tokens"]
+            assert row["cached_on_decode_tokens"] == row["primed_tokens"], row
