@@ -203,6 +203,10 @@ check("8.4", threshold)
 """
 Is Dynamo's rule wrong, then? No. It protects something else: decode servers that never prefill have steady token gaps, whatever arrives. A cached prompt costs them little, so it may stay. A cold one, however short, is work of the kind that decode was freed from. llm-d's rule protects the hand-off budget instead. **Each rule is right about the cost it looks at.** Which cost matters to you is a measurement, not an opinion. Lab L4 takes it.
 
+**Is that really how Dynamo decides?** We asked its own router, version 1.6.1, with simulated engines behind it: 21 prompts around the edges above, under each of four settings, and the requests that filled the cache first. All 140 decisions were those of the rule you wrote (measured; `data/runs/dynamo`, and `make dynamo` asks again).
+
+One thing surprised us. The router must *know* what decode holds. In the first setting decode reported no cache events, and the router took every prompt for cold: all of them left, and nothing warned. The rule is only as good as the record it reads.
+
 ## Which prefill server
 
 Engines cache whole blocks, and a block counts as a hit only when every block before it does. So a prefix of 650 equal tokens is worth less than 650.
