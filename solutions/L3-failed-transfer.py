@@ -8,7 +8,7 @@ At the end you can tell a failure that ends cleanly from one that looks like suc
 
 ## Claim card
 
-| | |
+| | in this lab |
 |---|---|
 | **claim** | "When the transfer of a KV cache fails, the request ends with an error or is tried once more. No token reaches the client twice, and no block stays allocated." |
 | **expected** | you say so in a minute, before anything is broken |
