@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -25,8 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For ``-n logical``: one worker more than cores, since many tests wait for a clock or a process."""
-    return min((os.cpu_count() or 1) + 1, 4)
+    """For ``-n logical``: more workers than cores, since many tests wait for a clock or a process."""
+    return 4
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdlab.course import answers, checks, diagnose, exercises, predictions, reading, units
+from pdlab.course import answers, checks, diagnose, exercises, predictions, reading, slips, units
 from pdlab.course.exercises import Exercise
 from pdlab.course.feedback import Feedback
 from pdlab.errors import BadInput
@@ -244,6 +244,12 @@ def test_plain_forms_survive_json(plain: Any) -> None:
 
     back = answers.decode(json.loads(json.dumps(answers.encode(plain))))
     assert repr(back) == repr(plain)
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(5e-324, "too-small"), (-5e-324, "too-small"), (1.7e308, "too-large"), (-1.7e308, "too-large")])
+def test_a_ratio_that_no_float_holds_is_told(answer: float, kind: str) -> None:
+    """The smallest and the largest numbers there are get an order of magnitude, not an exception."""
+    assert slips.off(answer, 1e6 if kind == "too-small" else 1e-6, "B")[0] == kind
 
 
 @patiently

@@ -17,7 +17,7 @@ from pdlab.course import exercises, grade, grade_merge, grade_sandbox
 from pdlab.errors import BadInput
 from tests.gradecourse import ANSWERS, learner, write_course
 
-LIMITS = grade.Limits(cell_s=4.0, notebook_s=120.0, memory_mb=600)
+LIMITS = grade.Limits(cell_s=3.0, notebook_s=120.0, memory_mb=600)
 PATCH = """
 import pdlab.course, sys
 from pdlab.course import answers, checks, diagnose, exercises, feedback
@@ -102,8 +102,8 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, grade.Report]:
         "mangled": learner(root, files / "renamed copy.ipynb", ANSWERS | {"2.1": "bytes_per_token = 2 * 80 * 8 * 128 * two"}, mangle),
         "shouting": learner(root, files / "m.ipynb", ANSWERS | {"2.1": "raise ValueError('\\x1b[2J red')", "2.3": "from IPython.display import display, HTML\nlatency = 'itl'\ndisplay(HTML('x' * 20_000_000))"}),
         "wrong": learner(root, files / "d.ipynb", {"2.1": "bytes_per_token = 163840", "2.2": "def kv_bytes(l, h, d, t):\n    return l * h * d * 2 * t", "2.3": 'latency = "ttft"', "2.4": 'verdict = {"adopt": ..., "kib": 320}'}),
-        "broken": learner(root, files / "e.ipynb", ANSWERS | {"2.1": "bytes_per_token = = 3", "2.2": "import os\nos._exit(3)", "2.3": "while True: pass"}),
-        "stubborn": learner(root, files / "f.ipynb", ANSWERS | {"2.1": loop, "2.2": "def kv_bytes(l, h, d, t):\n    while True: pass", "2.3": "while True: print('x' * 100)"}),
+        "broken": learner(root, files / "e.ipynb", ANSWERS | {"2.1": "bytes_per_token = = 3", "2.2": "import os\nos._exit(3)", "2.3": "import time\nwhile True: time.sleep(0.1)"}),
+        "stubborn": learner(root, files / "f.ipynb", ANSWERS | {"2.1": loop, "2.2": "def kv_bytes(l, h, d, t):\n    import time\n    while True: time.sleep(0.1)", "2.3": "while True: print('x' * 100)"}),
         "greedy": learner(root, files / "g.ipynb", ANSWERS | {"2.1": "hog = [bytes(50_000_000) for _ in range(100)]\nbytes_per_token = 327680", "2.3": "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'x = [b\"1\" * 40_000_000 for _ in range(100)]; import time; time.sleep(60)'])\nlatency = 'ttft'"}),
         "patched": learner(root, files / "h.ipynb", {"2.3": 'latency = "ttft"'}, add(PATCH, "code-1")),
         "shadowed": learner(root, files / "i.ipynb", ANSWERS, add("check = print", "code-1")),

@@ -33,6 +33,9 @@ def off(value: Any, expected: Any, unit: str) -> Slip:
     if value == 0:
         return "too-small", "zero is not it. Was something rounded down, or divided with //?"
     ratio = value / expected
+    if ratio == 0 or math.isinf(ratio):  # beyond what a float holds
+        kind, words = ("too-large", "too large") if ratio else ("too-small", "too small")
+        return kind, f"it is {words} by hundreds of orders of magnitude"
     return _scaled(ratio, unit) or _near(ratio, value, expected) or _order(ratio)
 
 
