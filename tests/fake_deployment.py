@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import yaml
 from fake_http import Peer, plain, tokens
 
+from pdlab.live import serve
 from pdlab.measure import traces, workload
 
 TRANSFER = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_block_ids": [1], "remote_num_tokens": 3}
@@ -69,6 +73,15 @@ class FakeDeployment:
     def resets(self):
         """How often every server's prefix cache was emptied."""
         return min(sum(one.path == "/reset_prefix_cache" for one in peer.posts()) for peer in self.peers)
+
+
+@contextmanager
+def scripted() -> Iterator[type[FakeDeployment]]:
+    """Scripted servers in the place of real ones; ``made`` starts empty."""
+    with pytest.MonkeyPatch.context() as patch:
+        FakeDeployment.made = []
+        patch.setattr(serve, "Deployment", FakeDeployment)
+        yield FakeDeployment
 
 
 def write_plan(directory: Path, **comparison) -> Path:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fake_deployment import FakeDeployment
+from fake_deployment import scripted
 
 from pdlab.errors import BadInput
-from pdlab.live import policy, routing, serve, sweep
+from pdlab.live import policy, routing, sweep
 from pdlab.measure import plan as plans
 from pdlab.measure import records, traces, workload
 
@@ -20,10 +20,9 @@ def quiet(_: str) -> None:
 
 
 @pytest.fixture
-def fake(monkeypatch):
-    FakeDeployment.made = []
-    monkeypatch.setattr(serve, "Deployment", FakeDeployment)
-    return FakeDeployment
+def fake():
+    with scripted() as deployments:
+        yield deployments
 
 
 def write_plan(directory: Path) -> Path:
@@ -42,12 +41,10 @@ def write_plan(directory: Path) -> Path:
 def recorded(tmp_path_factory):
     """One recording, which the tests below only read: its plan, its directory, its deployments."""
     root = tmp_path_factory.mktemp("recorded")
-    with pytest.MonkeyPatch.context() as patch:
-        FakeDeployment.made = []
-        patch.setattr(serve, "Deployment", FakeDeployment)
+    with scripted() as deployments:
         path = write_plan(root)
         out = routing.record(root / "out", path, "a note", say=quiet)
-    return path, out, list(FakeDeployment.made)
+    return path, out, deployments.made
 
 
 def test_every_rule_meets_the_same_requests_and_starts_on_empty_caches(recorded):

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from fake_deployment import FakeDeployment, write_plan
+from fake_deployment import scripted, write_plan
 
 from pdlab.errors import BadInput
-from pdlab.live import serve, sweep
+from pdlab.live import sweep
 from pdlab.measure import plan as plans
 from pdlab.measure import records, slo, traces
 
@@ -18,11 +18,9 @@ COUNTS = {20: 12, 40: 22}
 
 
 @pytest.fixture
-def fake(monkeypatch):
-    """Scripted servers in the place of real ones."""
-    FakeDeployment.made = []
-    monkeypatch.setattr(serve, "Deployment", FakeDeployment)
-    return FakeDeployment
+def fake():
+    with scripted() as deployments:
+        yield deployments
 
 
 def quiet(text: str) -> None:
@@ -33,12 +31,10 @@ def quiet(text: str) -> None:
 def swept(tmp_path_factory):
     """One finished sweep, which the tests below only read: its plan, its directory, its deployments."""
     root = tmp_path_factory.mktemp("swept")
-    with pytest.MonkeyPatch.context() as patch:
-        FakeDeployment.made = []
-        patch.setattr(serve, "Deployment", FakeDeployment)
+    with scripted() as deployments:
         path = write_plan(root)
         out = sweep.run_sweep(path, root / "out", say=quiet)
-    return path, out, list(FakeDeployment.made)
+    return path, out, deployments.made
 
 
 def test_a_sweep_runs_both_designs_at_every_rate_on_the_same_requests(swept):

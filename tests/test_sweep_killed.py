@@ -11,18 +11,17 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_deployment import FakeDeployment, write_plan
+from fake_deployment import scripted, write_plan
 
-from pdlab.live import serve, sweep
+from pdlab.live import sweep
 from pdlab.measure import records
 
 COUNTS = {20: 12, 40: 22}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_at_random_moments_a_sweep_has_every_request_exactly_once(tmp_path, monkeypatch, seed):
+def test_killed_at_random_moments_a_sweep_has_every_request_exactly_once(tmp_path, seed):
     """kill -9 twice at random moments, then resume: each run has each of its requests once, answered."""
-    monkeypatch.setattr(serve, "Deployment", FakeDeployment)
     path, out = write_plan(tmp_path), tmp_path / "out"
     moments = random.Random(seed)
     kills = 0
@@ -40,7 +39,8 @@ def test_killed_at_random_moments_a_sweep_has_every_request_exactly_once(tmp_pat
             kills += 1
         process.wait()
     assert kills, "the sweep was over before it could be killed"
-    sweep.run_sweep(path, out, resume=True, say=lambda text: None)
+    with scripted():
+        sweep.run_sweep(path, out, resume=True, say=lambda text: None)
     for entry in records.read_sweep(out).entries:
         table = entry.read().table
         assert table["seq"].to_pylist() == list(range(COUNTS[int(entry.offered_rate_rps)]))
