@@ -226,31 +226,16 @@ def run_case(
     progress: Callable[[float, float], None] | None = None,
 ) -> records.Run:
     """One run of the client, with the router's steps and the servers' counters added."""
-    warmup = plan.comparison.warmup_requests
-    ids = f"{case.group or 'main'}-{case.name}-"
-    sent = load.offers(trace, deployment.model_name, vocab_size(deployment.model.path), warmup, ids)
-    first_ms = trace.requests[warmup].at_ms
-    end_ms = first_ms + plan.comparison.duration_seconds * 1000
-    document = about | {
-        "design": case.label,
-        "offered_rate_rps": case.rate_rps,
-        "cache_state": case.cache_state,
-        "window_ns": [round(first_ms * 1e6), round(end_ms * 1e6)],
-        "workload": {"trace": plan.comparison.workload_trace, "requests": len(trace), "warmup": warmup},
-        "summary": {
-            "budget": {"count": deployment.budget.units, "unit": plan.budget_unit},
-            "chunk_tokens": case.chunk_tokens,
-            "servers": deployment.provenance()["spec"],
-            "budget_split": deployment.describe_budget(),
-        },
-    }
+    sent = load.offers(trace, deployment.model_name, vocab_size(deployment.model.path),
+                       plan.comparison.warmup_requests, ids(case))  # fmt: skip
+    document = described(plan, case, trace, about, {
+        "budget": {"count": deployment.budget.units, "unit": plan.budget_unit},
+        "servers": deployment.provenance()["spec"],
+        "budget_split": deployment.describe_budget(),
+    })  # fmt: skip
     if case.cache_state == "cold":
         empty_caches(url)
-    options = client.Options(
-        deadline_s=plan.comparison.request_deadline_seconds,
-        connections=min(len(sent), 4 + round(4 * case.rate_rps)),
-        idle_limit_s=60,  # the router keeps connections for longer
-    )
+    options = client_options(plan, case, len(sent))
 
     def with_route(rows: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> None:
         time.sleep(SETTLE_S)
@@ -263,6 +248,37 @@ def run_case(
         )
     sampler.close(run.provenance["summary"]["client_sessions"])
     return run
+
+
+def ids(case: Case) -> str:
+    """What the id of each request of a case begins with."""
+    return f"{case.group or 'main'}-{case.name}-"
+
+
+def described(
+    plan: plans.Plan, case: Case, trace: workload.Trace, about: dict[str, Any], summary: dict[str, Any]
+) -> dict[str, Any]:
+    """The provenance of one run, before the client has added what it alone knows."""
+    warmup = plan.comparison.warmup_requests
+    first_ms = trace.requests[warmup].at_ms
+    end_ms = first_ms + plan.comparison.duration_seconds * 1000
+    return about | {
+        "design": case.label,
+        "offered_rate_rps": case.rate_rps,
+        "cache_state": case.cache_state,
+        "window_ns": [round(first_ms * 1e6), round(end_ms * 1e6)],
+        "workload": {"trace": plan.comparison.workload_trace, "requests": len(trace), "warmup": warmup},
+        "summary": {"chunk_tokens": case.chunk_tokens, **summary},
+    }
+
+
+def client_options(plan: plans.Plan, case: Case, requests: int) -> client.Options:
+    """How the client sends a case."""
+    return client.Options(
+        deadline_s=plan.comparison.request_deadline_seconds,
+        connections=min(requests, 4 + round(4 * case.rate_rps)),
+        idle_limit_s=60,  # the router keeps connections for longer
+    )
 
 
 def empty_caches(url: str) -> None:
@@ -317,18 +333,20 @@ def run_sweep(
     tune: bool = False,
     chunk_tokens: int | None = None,
     say: Say = lambda text: print(text, file=sys.stderr, flush=True),
+    kind: type[Sweep] | None = None,
 ) -> Path:
     """Carry the plan out below ``out``; gives that directory.
 
     ``tune`` chooses aggregated serving's chunk size first; else ``chunk_tokens``, else an earlier
-    choice found in ``out``, else the first of the plan's sizes.
+    choice found in ``out``, else the first of the plan's sizes.  ``kind`` puts other servers behind
+    the same client (see ``pdlab.live.ray.sweep``).
     """
     plan_path, out = Path(plan_path), Path(out)
     plan = plans.load(plan_path)
     base = read_workload(plan_path, plan)
     _claim(out, plan_path, resume)
     about = about_plan(plan_path)
-    sweep = _Sweep(plan, base, out, about, resume, say)
+    sweep = (kind or Sweep)(plan, base, out, about, resume, say)
     tuning = [*tuning_cases(plan), single_case(plan, chunk_tokens)] if tune else []
     sweep.expect([*tuning, *main_cases(plan, chunk_tokens)])
     single_goodput = None
@@ -373,8 +391,13 @@ def _goodput(plan: plans.Plan, directory: Path) -> float | None:
     return slo.analyse(records.read_run(directory), plan.acceptance).goodput_rps
 
 
-class _Sweep:
-    """What the groups of one sweep share: plan, trace, and the count of what is done."""
+class Sweep:
+    """What the groups of one sweep share: plan, trace, and the count of what is done.
+
+    Other servers behind the same client: a subclass with another ``_deploy`` and ``measure``.
+    """
+
+    measure = staticmethod(run_case)
 
     def __init__(self, plan: plans.Plan, base: workload.Trace, out: Path, about: dict[str, Any],
                  resume: bool, say: Say) -> None:  # fmt: skip
@@ -437,7 +460,7 @@ class _Sweep:
         number = self.total - len(self.left) + 1
         before = f"[{number}/{self.total}] {case.name}"
         self.say(f"{before}: {len(trace)} requests, about {_clock(self.left_s())} left in all")
-        run = run_case(
+        run = self.measure(
             self.plan, case, trace, deployment, url, directory / case.name, log, about, self.resume,
             _ticker(before, self),
         )  # fmt: skip
@@ -455,7 +478,7 @@ class _Sweep:
         self.left.pop(case.key, None)
 
 
-def _ticker(before: str, sweep: _Sweep) -> Callable[[float, float], None] | None:
+def _ticker(before: str, sweep: Sweep) -> Callable[[float, float], None] | None:
     """Progress within a run, where somebody is watching."""
     if not sys.stderr.isatty():
         return None
