@@ -4,6 +4,8 @@ NIXL's Python API starts its progress thread with a delay of zero, so the thread
 pause: one whole core per server, idle or not.  On a machine with many cores nobody notices.  On
 two cores it takes half of the machine.  With 200 µs between polls the idle load is about 2 %.
 
+The same plugin keeps ``pdlab.live.nixl_ledger`` where the environment asks for that.
+
 vLLM calls ``register`` in every process it starts (entry point group ``vllm.general_plugins``).
 Only the standard library is imported, so the live environment needs nothing else of pdlab.
 """
@@ -12,6 +14,8 @@ from __future__ import annotations
 
 import os
 from typing import Any
+
+from pdlab.live import nixl_ledger
 
 ENV = "PDLAB_NIXL_PROGRESS_DELAY_US"  # set by pdlab.live.serve; unset means: leave NIXL alone
 DEFAULT_DELAY_US = 200
@@ -39,11 +43,13 @@ class _DelayedAgents:
 
 def register() -> None:
     """Patch NIXL's Python API in this process, once, if the environment asks for it."""
-    if not (delay := os.environ.get(ENV)):
+    delay = os.environ.get(ENV)
+    if not delay and not os.environ.get(nixl_ledger.ENV):
         return
     try:
         import nixl._api as api
     except ImportError:  # a server without NIXL has no such thread
         return
-    if not isinstance(api.nixlBind, _DelayedAgents):
+    nixl_ledger.register(api)
+    if delay and not isinstance(api.nixlBind, _DelayedAgents):
         api.nixlBind = _DelayedAgents(api.nixlBind, int(delay))

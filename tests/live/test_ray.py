@@ -1,9 +1,12 @@
 """Both designs of the miniature, really deployed on Ray Serve LLM."""
 
+import os
+from types import SimpleNamespace
+
 import pytest
 
 from pdlab.errors import BadInput
-from pdlab.live import metrics
+from pdlab.live import metrics, nixl_ledger
 from pdlab.live.ray import env, prove
 
 PAGE = """\
@@ -11,9 +14,8 @@ PAGE = """\
 ray_vllm_prompt_tokens_by_source_total{ReplicaId="p",source="local_compute"} 40.0
 ray_vllm_prompt_tokens_by_source_total{ReplicaId="d",source="external_kv_transfer"} 40.0
 # TYPE ray_vllm_nixl_bytes_transferred histogram
-ray_vllm_nixl_bytes_transferred_bucket{ReplicaId="d",le="131072.0"} 0.0
-ray_vllm_nixl_bytes_transferred_bucket{ReplicaId="d",le="524288.0"} 1.0
 ray_vllm_nixl_bytes_transferred_bucket{ReplicaId="d",le="+Inf"} 1.0
+ray_vllm_nixl_bytes_transferred_count{ReplicaId="d"} 1.0
 ray_vllm_nixl_bytes_transferred_sum{ReplicaId="d"} 327680.0
 """
 
@@ -21,13 +23,47 @@ ray_vllm_nixl_bytes_transferred_sum{ReplicaId="d"} 327680.0
 def test_counters_stay_apart_by_replica():
     """Ray puts all replicas on one page; prefill's and decode's numbers are told apart."""
     assert prove.counters(metrics.parse(PAGE)) == {
-        "p": {"local_compute": 40}, "d": {"external_kv_transfer": 40, "up to 131072": 0, "up to 524288": 1, "up to inf": 1},
-    }  # fmt: skip
+        "p": {"local_compute": 40},
+        "d": {"external_kv_transfer": 40, "nixl transfers": 1, "nixl bytes by bucket middles": 327680},
+    }
+
+
+class Agent:
+    """NIXL's agent as far as the ledger meets it."""
+
+    def make_prepped_xfer(self, operation: str, notif_msg: bytes = b"") -> SimpleNamespace:
+        return SimpleNamespace(_handle=7)
+
+    def get_xfer_telemetry(self, handle: SimpleNamespace) -> SimpleNamespace:
+        return SimpleNamespace(totalBytes=524_288, descCount=8, startTime=1, postDuration=2, xferDuration=3)
+
+
+def test_ledger_writes_what_nixl_answers(tmp_path, monkeypatch):
+    """Each answer of NIXL's becomes one line with its bytes and its request; patching twice writes once."""
+    api = SimpleNamespace(nixl_agent=type("Mine", (Agent,), {}))
+    monkeypatch.delenv(nixl_ledger.ENV, raising=False)
+    nixl_ledger.register(api)
+    assert "get_xfer_telemetry" not in vars(api.nixl_agent)
+    monkeypatch.setenv(nixl_ledger.ENV, str(tmp_path))
+    nixl_ledger.register(api)
+    nixl_ledger.register(api)
+    agent = api.nixl_agent()
+    answered = agent.get_xfer_telemetry(agent.make_prepped_xfer("READ", notif_msg=b"r1:0"))
+    assert answered.totalBytes == 524_288
+    (line,) = nixl_ledger.read(tmp_path)
+    assert (line["bytes"], line["notification"], line["pid"]) == (524_288, "r1:0", os.getpid())
+
+
+def test_ledger_leaves_a_line_that_is_being_written(tmp_path):
+    """Lines of all processes come in order of time; one without its end is not read."""
+    (tmp_path / "12.jsonl").write_text('{"monotonic_ns": 5, "bytes": 2}\n{"monot')
+    (tmp_path / "11.jsonl").write_text('{"monotonic_ns": 9, "bytes": 3}\n')
+    assert [(line["pid"], line["bytes"]) for line in nixl_ledger.read(tmp_path)] == [(12, 2), (11, 3)]
 
 
 @pytest.mark.live
 def test_ray_serves_both_designs_and_kv_really_moves():
-    """20 equal texts; decode fetched every prompt token; transfers have the formula's sizes; nothing is left."""
+    """20 equal texts; decode fetched every prompt token; each transfer has the formula's bytes; nothing is left."""
     try:
         env.python()
     except BadInput as error:
@@ -36,6 +72,6 @@ def test_ray_serves_both_designs_and_kv_really_moves():
     assert found["texts_equal"] == prove.REQUESTS and found["texts_distinct"] > 1
     assert found["external_kv_transfer"] == found["prompt_tokens_total"] > 0
     assert found["computed_by_decode"] == 0
-    assert found["transfers_up_to_bytes"] == found["formula_up_to_bytes"]
-    assert found["transfers_up_to_bytes"]["inf"] == prove.REQUESTS and found["formula_bytes"] > 0
+    assert found["nixl_bytes"] == found["formula_bytes"] and len(found["nixl_bytes"]) == prove.REQUESTS
+    assert min(found["nixl_bytes"]) > 0 and found["exported_by_ray"]["nixl transfers"] == prove.REQUESTS
     assert all(one["processes_left"] == 0 < one["processes_seen"] for one in found["designs"].values())

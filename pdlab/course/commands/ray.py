@@ -32,11 +32,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     else:
+        same = "equal to the byte" if found["nixl_bytes"] == found["formula_bytes"] else "NOT equal"
         print_table(
             [
                 ("equal greedy texts", f"{found['texts_equal']} of {found['requests']}"),
                 ("prompt tokens from prefill", f"{found['external_kv_transfer']:,.0f} of {found['prompt_tokens_total']:,}"),
-                ("transfers by size as the formula", "yes" if found["transfers_up_to_bytes"] == found["formula_up_to_bytes"] else "no"),
+                ("bytes that NIXL moved", f"{sum(found['nixl_bytes']):,} in {len(found['nixl_bytes'])} transfers"),
+                ("bytes by the formula", f"{sum(found['formula_bytes']):,}, each transfer {same}"),
                 ("processes left", " and ".join(str(one["processes_left"]) for one in found["designs"].values())),
                 ("all of it holds", "yes" if found["holds"] else "no"),
             ],

@@ -15,15 +15,17 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from pdlab.live import keeper, metrics, models
+from pdlab.live import keeper, metrics, models, nixl_ledger
 from pdlab.live.ray import env, render
 from pdlab.live.serve import ServerFailed, free_ports
 from pdlab.measure.plan import Plan
@@ -33,18 +35,26 @@ SPARE_CPUS = 2  # for Serve's own actors, beside the engines
 
 
 class Application:
-    """A context manager; ServerFailed with the end of the log when it does not come up."""
+    """A context manager; ServerFailed with the end of the log when it does not come up.
 
-    def __init__(self, plan: Plan, design: render.Design, model: models.Model) -> None:
-        self.design, self.model = design, model
-        self.arguments = render.arguments(plan, design, model.path, model.name)
-        self.cpus = plan.used(design) + SPARE_CPUS
+    With ``file`` it is deployed by ``serve run`` from the rendered file, and ``update`` may run
+    another; else from the builder's arguments.  ``spare_cpus`` are for Ray to place more replicas on.
+    """
+
+    def __init__(self, plan: Plan, design: render.Design, model: models.Model, chunk_tokens: int | None = None,
+                 file: bool = False, spare_cpus: int = 0) -> None:  # fmt: skip
+        self.plan, self.design, self.model, self.file = plan, design, model, file
+        self.options = {"name": model.name, "chunk_tokens": chunk_tokens}
+        self.arguments = render.arguments(plan, design, model.path, **self.options)
+        self.cpus = plan.used(design) + SPARE_CPUS + spare_cpus
         port, self.metrics_port = free_ports(2)
         self.port, self.url = port, f"http://{render.LOOPBACK}:{port}"
         self.pids: set[int] = set()  # all that were ever seen below the keeper
 
     def __enter__(self) -> Application:
         self.temp = Path(tempfile.mkdtemp(prefix="pdlab-ray-"))
+        self.ledger = self.temp / "ledger"
+        self.ledger.mkdir()
         try:
             self._start()
         except BaseException:
@@ -58,14 +68,18 @@ class Application:
     def _start(self) -> None:
         began = time.monotonic()
         wanted, ready, self.log = self.temp / "wanted.json", self.temp / "ready", self.temp / "log"
+        if self.file:
+            self._document.write_text(self.document())
         wanted.write_text(json.dumps({
             "builder": render.BUILDER[self.design], "arguments": self.arguments, "port": self.port,
             "metrics_port": self.metrics_port, "cpus": self.cpus, "name": self.design, "temp": str(self.temp / "ray"),
+            "document": str(self._document) if self.file else None,
         }))  # fmt: skip
         command = [str(env.python()), "-m", "pdlab.live.ray.hold", str(wanted), str(ready)]
         # a token of this cluster's own: without one Ray would leave a file in the home folder
         quiet = {"RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0",
-                 "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}  # fmt: skip
+                 "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
+                 nixl_ledger.ENV: str(self.ledger)}  # fmt: skip
         if render.device(self.arguments) == "cpu":
             quiet["VLLM_TARGET_DEVICE"] = "cpu"
         outside = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
@@ -75,12 +89,31 @@ class Application:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                 env=outside | quiet, start_new_session=True, cwd=self.temp,
             )  # fmt: skip
+        self._holder = int(self._keeper.stdout.readline() or 0)
         while not ready.exists():
             if self._keeper.poll() is not None or time.monotonic() - began > READY_TIMEOUT_S:
                 raise ServerFailed(f"Ray did not bring {self.design} up; its log ends:\n{self.log.read_text()[-3000:]}")
             time.sleep(0.2)
         self.up_s = time.monotonic() - began
         self.processes()
+
+    @property
+    def _document(self) -> Path:
+        return self.temp / "serve.yaml"
+
+    def document(self, replicas: dict[str, int] | None = None, plan: Plan | None = None) -> str:
+        """The serve file of this application, with a pool's number changed, or of another plan."""
+        return render.document(plan or self.plan, self.design, self.model.path, self.port, replicas, **self.options)
+
+    def update(self, document: str) -> None:
+        """``serve run`` with another file, beside all that runs; returns at once."""
+        self._document.write_text(document)
+        os.kill(self._holder, signal.SIGUSR1)
+
+    def states(self) -> list[dict[str, Any]]:
+        """What Serve said of the application and its replicas, each time that it changed."""
+        lines = self._document.with_name("status.jsonl").read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs below the keeper now."""
@@ -103,6 +136,10 @@ class Application:
     def metrics(self) -> metrics.Metrics:
         """The node's metrics page.  Ray writes vLLM's names as ``ray_vllm_…``."""
         return metrics.scrape(f"http://{render.LOOPBACK}:{self.metrics_port}")
+
+    def transfers(self) -> list[dict[str, Any]]:
+        """What NIXL said of each transfer that a replica's engine has seen finish, in order of time."""
+        return nixl_ledger.read(self.ledger)
 
     def stop(self) -> None:
         """End all of it and wait until every process is gone.  Safe to repeat."""

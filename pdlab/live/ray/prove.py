@@ -2,9 +2,10 @@
 
 The plan is the miniature's, on the model ``tiny`` in float32, where greedy answers can be equal.
 Held against each other: the answers of the two designs; decode's own count of prompt tokens that
-came from outside; the sizes of the transfers that NIXL counted, and the formula's bytes for whole
-blocks.  Ray hands a histogram on as counts by bucket and makes its sum of the buckets' middles, so
-the sum is no measure to the byte: the counts by bucket are compared, transfer by transfer.
+came from outside; NIXL's telemetry of each transfer, written down in the replica that asked for it
+(``pdlab.live.nixl_ledger``), and the formula's bytes for whole blocks, request by request.  Ray's
+metrics page serves as a second count of the transfers, not of their bytes: Ray makes a histogram's
+sum of the buckets' middles.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ LENGTHS = (40, 127, 128, 129, 255, 256, 257, 500, 700, 1000)  # below, at and ab
 REQUESTS, OUTPUT_TOKENS = 20, 16
 SOURCE = "vllm_prompt_tokens_by_source"
 BYTES = "vllm_nixl_bytes_transferred"
-UP_TO = "up to "
+EXPORTED = {f"{BYTES}_count": "nixl transfers", f"{BYTES}_sum": "nixl bytes by bucket middles"}
 SETTLE_S, STILL_S = 45.0, 8.0  # Ray exports each process's metrics every few seconds
 PROOF, PROVENANCE = "proof.json", "provenance.json"
 
@@ -59,16 +60,11 @@ def ask(url: str, model: str, prompt: list[int], timeout_s: float = 60.0) -> str
 
 
 def counters(page: metrics.Metrics) -> dict[str, dict[str, float]]:
-    """By replica: prompt tokens by source; NIXL's transfers up to each size, as ``up to BYTES``."""
+    """By replica: prompt tokens by source; NIXL's transfers, and what the page makes of their bytes."""
     found: dict[str, dict[str, float]] = {}
     for sample in page.samples:
         name = sample.name.removeprefix("ray_").removesuffix("_total")
-        key = None
-        if name == SOURCE:
-            key = sample.labels.get("source")
-        elif name == f"{BYTES}_bucket":
-            key = f"{UP_TO}{float(sample.labels['le']):.0f}"
-        if key:
+        if key := sample.labels.get("source") if name == SOURCE else EXPORTED.get(name):
             replica = found.setdefault(sample.labels.get("ReplicaId", ""), {})
             replica[key] = replica.get(key, 0.0) + sample.value
     return found
@@ -87,7 +83,8 @@ def run(out: Path | None = None, kill: bool = False, say: Callable[[str], None] 
             say(f"{design}: up in {up.up_s:.0f} s")
             texts[design] = [ask(up.url, model.name, prompt) for prompt in prompts()]
             seen = _settled(up)
-            entry = {"up_s": round(up.up_s, 1), "replicas": sorted(up.replicas().values()), "counters": seen}
+            entry = {"up_s": round(up.up_s, 1), "replicas": sorted(up.replicas().values()), "counters": seen,
+                     "transfers": up.transfers()}  # fmt: skip
             if kill and design == "disaggregated":
                 entry["prefill_killed"] = _kill_prefill(up, say)
         entry["processes_left"] = sum(map(psutil.pid_exists, application.pids))
@@ -110,7 +107,7 @@ def _settled(up: deploy.Application) -> dict[str, dict[str, float]]:
         found = counters(up.metrics())
         if found != last:
             last, since = found, time.monotonic()
-        counted = sum(value for one in found.values() for key, value in one.items() if not key.startswith(UP_TO))
+        counted = sum(value for one in found.values() for key, value in one.items() if key not in EXPORTED.values())
         if counted >= expected and time.monotonic() - since > STILL_S or time.monotonic() > until:
             return found
         time.sleep(1.0)
@@ -123,8 +120,8 @@ def _held_against(proof: dict[str, Any], texts: dict[str, list[str]], model: mod
     formula = [kv.block_bytes_total(shape, count, live.block_size, live.dtype) for count in proof["prompt_tokens"]]
     apart = proof["designs"]["disaggregated"]["counters"].values()
     external = sum(one.get("external_kv_transfer", 0) for one in apart)
-    moved = _by_size(apart)
-    expected = {bound: sum(size <= float(bound) for size in formula) for bound in moved}
+    moved = [one["bytes"] for one in proof["designs"]["disaggregated"]["transfers"]]
+    exported = {key: sum(one.get(key, 0) for one in apart) for key in EXPORTED.values()}
     computed_by_decode = sum(one.get("local_compute", 0) for one in apart if one.get("external_kv_transfer"))
     total = sum(proof["prompt_tokens"])
     equal = sum(one == other for one, other in zip(texts["aggregated"], texts["disaggregated"], strict=True))
@@ -132,22 +129,12 @@ def _held_against(proof: dict[str, Any], texts: dict[str, list[str]], model: mod
     return {
         "texts_equal": equal, "texts_distinct": len(set(texts["aggregated"])),
         "prompt_tokens_total": total, "external_kv_transfer": external,
-        "computed_by_decode": computed_by_decode, "formula_bytes": sum(formula),
-        "transfers_up_to_bytes": moved, "formula_up_to_bytes": expected,
+        "computed_by_decode": computed_by_decode,
+        "nixl_bytes": moved, "formula_bytes": formula, "exported_by_ray": exported,
         "holds": (equal == REQUESTS and external == total and computed_by_decode == 0 and left == 0
-                  and moved == expected and moved.get("inf") == REQUESTS),
+                  and moved == formula and exported["nixl transfers"] == REQUESTS
+                  and not proof["designs"]["aggregated"]["transfers"]),
     }  # fmt: skip
-
-
-def _by_size(replicas: Iterable[dict[str, float]]) -> dict[str, float]:
-    """Transfers up to each bucket's bound in bytes, over all replicas."""
-    found: dict[str, float] = {}
-    for one in replicas:
-        for key, value in one.items():
-            if key.startswith(UP_TO):
-                bound = key.removeprefix(UP_TO)
-                found[bound] = found.get(bound, 0) + value
-    return found
 
 
 def _kill_prefill(up: deploy.Application, say: Callable[[str], None]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """A plan rendered for Ray Serve LLM 2.60: the arguments of a builder, and a ``serve`` YAML file.
 
     render.arguments(plan, "disaggregated", "/models/tiny")   for build_pd_openai_app(...)
-    render.document(plan, "aggregated", "/models/tiny")       for `serve deploy FILE`
+    render.document(plan, "aggregated", "/models/tiny")       for `serve run FILE`, `serve deploy FILE`
 
-Nothing of Ray is imported.  Keys follow ``LLMConfig``.  ``prove`` runs the arguments on CPUs; no
-deployment on GPUs, and none from the YAML, has been run yet.
+Nothing of Ray is imported.  Keys follow ``LLMConfig``.  ``prove`` runs the arguments on CPUs and
+``scale`` the file, by ``serve run``; no deployment on GPUs has been run yet.
 """
 
 from __future__ import annotations
@@ -19,25 +19,30 @@ from pdlab.measure.plan import Live, Plan
 
 Design = Literal["aggregated", "disaggregated"]
 BUILDER = {"aggregated": "build_openai_app", "disaggregated": "build_pd_openai_app"}
+NAME_PREFIX = {"aggregated": "LLMServer:", "prefill": "Prefill:", "decode": "Decode:"}
 LOOPBACK = "127.0.0.1"
 
 
 def arguments(
-    plan: Plan, design: Design, model: str, name: str | None = None, headroom: dict[str, int] | None = None
+    plan: Plan, design: Design, model: str, name: str | None = None, headroom: dict[str, int] | None = None,
+    chunk_tokens: int | None = None,
 ) -> dict[str, Any]:
     """The one argument of the design's builder.
 
     ``model`` is a folder or hub id that every node can read; ``name`` is what requests call it.
     ``headroom`` adds replicas to a pool's upper autoscaling bound, by the pool's name
     (aggregated, prefill, decode).  Without it a pool's range is the plan's number alone.
+    ``chunk_tokens`` is the chunk size of all engines; the plan's largest unless one is given.
     """
     live = _live(plan)
-    pools = plan.deployments
+    if chunk_tokens is not None:
+        live = live.model_copy(update={"max_num_batched_tokens": [chunk_tokens]})
+    sides = plan.deployments
     if design == "aggregated":
-        side = pools.aggregated
+        side = sides.aggregated
         counts, ranks = {"aggregated": side.replicas}, (side.tensor_parallel, side.pipeline_parallel)
     elif design == "disaggregated":
-        pair = pools.disaggregated
+        pair = sides.disaggregated
         counts = {"prefill": pair.prefill_replicas, "decode": pair.decode_replicas}
         ranks = (pair.tensor_parallel_per_replica, pair.pipeline_parallel_per_replica)
     else:
@@ -57,16 +62,40 @@ def arguments(
     return {f"{pool}_config": config for pool, config in configs.items()}
 
 
-def document(plan: Plan, design: Design, model: str, port: int = 8000, **options: Any) -> str:
-    """A ``serve deploy`` file.  It listens on loopback; ``options`` are those of ``arguments``."""
-    application = {
+def deployment_name(pool: str, name: str) -> str:
+    """What Ray Serve LLM calls a pool's deployment, for a model that requests call ``name``."""
+    return NAME_PREFIX[pool] + name.replace("/", "--").replace(".", "_")
+
+
+def document(
+    plan: Plan, design: Design, model: str, port: int = 8000, replicas: dict[str, int] | None = None, **options: Any
+) -> str:
+    """A file for ``serve run`` and ``serve deploy``.  It listens on loopback; ``options`` are those of ``arguments``.
+
+    ``replicas`` sets a pool's number apart from the builder's arguments, by the pool's name.  Serve
+    builds an application anew when its arguments change; this it applies to the pool alone.
+    """
+    application: dict[str, Any] = {
         "name": design,
         "route_prefix": "/",
         "import_path": f"ray.serve.llm:{BUILDER[design]}" if design in BUILDER else "",
         "args": arguments(plan, design, model, **options),
     }
+    if unknown := set(replicas or ()) - pools(design):
+        raise BadInput(f"replicas for {', '.join(sorted(unknown))}", " or ".join(sorted(pools(design))), "replicas")
+    if replicas:
+        name = options.get("name") or _live(plan).model
+        application["deployments"] = [
+            {"name": deployment_name(pool, name), "autoscaling_config": {"min_replicas": count, "max_replicas": count}}
+            for pool, count in replicas.items()
+        ]
     whole = {"http_options": {"host": LOOPBACK, "port": port}, "applications": [application]}
     return yaml.safe_dump(whole, sort_keys=False)
+
+
+def pools(design: Design) -> set[str]:
+    """The pools of a design, each scaled by itself."""
+    return {"aggregated"} if design == "aggregated" else {"prefill", "decode"}
 
 
 def device(arguments: dict[str, Any]) -> Literal["cpu", "cuda"]:
@@ -132,7 +161,7 @@ def _config(
         "VLLM_NO_USAGE_STATS": "1",
     }
     if transfers:
-        variables["VLLM_NIXL_SIDE_CHANNEL_HOST"] = LOOPBACK
+        variables |= {"VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK, "UCX_NET_DEVICES": "lo"}
         if delay := live.nixl.progress_thread_delay_us:
             variables[nixl_plugin.ENV] = str(delay)
     config["runtime_env"] = {"env_vars": variables}
