@@ -155,20 +155,57 @@ class Nixl(_Section):
     load_failure_policy: Literal["fail", "recompute"] = "fail"
 
 
+class Link(_Section):
+    """What the link between a prefill rank and a decode rank has to give, to be measured before a sweep.
+
+    Either its rate is stated, or a budget for the hand-off of one prompt, from which the rate follows
+    (``pdlab.measure.link_need``).  ``kv_config`` is a model's config.json, or the name of a shipped one.
+    """
+
+    kv_config: str
+    prompt_tokens: Count
+    gb_s_per_rank: Positive | None = None  # sustained payload
+    handoff_budget_ms: Positive | None = None
+    setup_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Link:
+        if (self.gb_s_per_rank is None) == (self.handoff_budget_ms is None):
+            raise ValueError("exactly one of gb_s_per_rank and handoff_budget_ms says what the link must give")
+        if self.handoff_budget_ms is not None and self.setup_ms >= self.handoff_budget_ms:
+            raise ValueError("setup_ms leaves nothing of handoff_budget_ms for the bytes")
+        return self
+
+
 class Live(_Section):
-    """How the servers of a live run are started.  Left out of a plan that is only simulated."""
+    """How the servers of a live run are started.  Left out of a plan that is only simulated.
+
+    KV space is ``kv_cache_bytes`` a server on a CPU, ``gpu_memory_utilization`` of each GPU there.
+    """
 
     device: Literal["cpu", "cuda"]
-    model: str  # the launcher's short name for a model, or a local path
+    model: str  # the launcher's short name for a model, a local path, or a hub id
     dtype: Literal["float32", "bfloat16", "float16"]
     threads_per_server: Count = 1  # on CPU: cores a rank may use
-    kv_cache_bytes: Count
+    kv_cache_bytes: Count | None = None
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    gpus_per_node: Count | None = None
     max_model_len: Count
     block_size: Count
     max_num_batched_tokens: Annotated[list[Count], Field(min_length=1)]  # chunk sizes to tune over
     max_num_seqs: Count = 64
     enforce_eager: bool = True
     nixl: Nixl = Nixl()
+    link: Link | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Live:
+        if self.device == "cpu" and self.kv_cache_bytes is None:
+            raise ValueError("kv_cache_bytes is missing: a server on a CPU has to be told")
+        for name in ("gpu_memory_utilization", "gpus_per_node"):
+            if (getattr(self, name) is None) == (self.device == "cuda"):
+                raise ValueError(f"{name} belongs to device cuda, and only there")
+        return self
 
 
 class Plan(_Section):
@@ -189,6 +226,11 @@ class Plan(_Section):
     def budget(self) -> int:
         """What each side may use, in ``budget_unit``."""
         return self.comparison.total_gpus or self.comparison.total_cpu_cores or 0
+
+    @property
+    def nodes(self) -> int:
+        """Machines that one side stands on."""
+        return self.budget // self.live.gpus_per_node if self.live and self.live.gpus_per_node else 1
 
     def used(self, design: Literal["aggregated", "disaggregated"]) -> int:
         """What one side uses, in ``budget_unit``: ranks, times the cores a rank may use on CPUs."""
@@ -255,6 +297,7 @@ def from_dict(document: Any, where: str = "plan") -> Plan:
     except ValidationError as error:
         raise _bad(error, where) from None
     _check_budget(plan, where)
+    _check_nodes(plan, where)
     return plan
 
 
@@ -324,6 +367,25 @@ def _check_budget(plan: Plan, where: str) -> None:
         raise BadInput(
             f"{used['aggregated']} {unit}s on each side", f"{total}: {allowed}", f"{where}, deployments"
         )
+
+
+def _check_nodes(plan: Plan, where: str) -> None:
+    """Every node full, and no replica across nodes: its ranks talk too often for the network between."""
+    if plan.live is None or plan.live.gpus_per_node is None:
+        return
+    each, sides = plan.live.gpus_per_node, plan.deployments
+    if plan.budget % each:
+        raise BadInput(
+            f"{plan.budget} GPUs on nodes of {each}", "whole nodes", f"{where}, live.gpus_per_node"
+        )
+    both = (sides.aggregated.tensor_parallel * sides.aggregated.pipeline_parallel,
+            sides.disaggregated.tensor_parallel_per_replica * sides.disaggregated.pipeline_parallel_per_replica)  # fmt: skip
+    for ranks in both:
+        if each % ranks:
+            raise BadInput(
+                f"a replica of {ranks} GPUs on nodes of {each}", "replicas that fill a node without a rest",
+                f"{where}, live.gpus_per_node",
+            )  # fmt: skip
 
 
 def sha256(path: str | Path) -> str:

@@ -14,7 +14,7 @@ from pdlab.theory._check import not_negative, positive, shown, whole
 
 __all__ = [
     "bandwidth_floor_ms", "handoff_floor_ms", "layerwise_crossover_bytes", "layerwise_exposed_ms",
-    "layerwise_ms", "measured_with_setup_gb_s", "serial_ms", "sharded_ms", "store_ms",
+    "layerwise_ms", "measured_with_setup_gb_s", "needed_gb_s", "serial_ms", "sharded_ms", "store_ms",
     "sync_ms_from_crossover", "traffic_gbit_s", "within_budget",
 ]
 
@@ -38,6 +38,12 @@ def handoff_floor_ms(kv_bytes: int | float, effective_gb_s: float, setup_ms: flo
 def within_budget(handoff_ms: float, budget_ms: float) -> bool:
     """Whether a hand-off of ``handoff_ms`` fits ``budget_ms``; on the line counts as inside."""
     return not_negative(handoff_ms, "handoff_ms", "ms") <= positive(budget_ms, "budget_ms", "ms")
+
+
+def needed_gb_s(kv_bytes: int | float, budget_ms: float, setup_ms: float) -> float:
+    """The effective bandwidth in GB/s from which the hand-off floor fits ``budget_ms``."""
+    left_ms = positive(budget_ms, "budget_ms", "ms") - not_negative(setup_ms, "setup_ms", "ms")
+    return positive(kv_bytes, "kv_bytes", "bytes") / 1e9 / (positive(left_ms, "budget_ms - setup_ms", "ms") / 1000)
 
 
 def measured_with_setup_gb_s(kv_bytes: int | float, effective_gb_s: float, setup_ms: float) -> float:

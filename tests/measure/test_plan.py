@@ -1,4 +1,4 @@
-"""Plans: the two shipped ones are sound, and faults are refused with their path."""
+"""Plans: the shipped ones are sound, and faults are refused with their path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from pdlab.errors import BadInput
-from pdlab.measure import plan
+from pdlab.live import env, sweep
+from pdlab.measure import link_need, plan
+from pdlab.theory import kv, roofline
 
 PLANS = Path(__file__).parents[2] / "data" / "plans"
 REFERENCE = yaml.safe_load((PLANS / "reference-16gpu.yaml").read_text())
@@ -56,6 +58,68 @@ def test_the_keys_of_the_specification():
     assert {"model_revision", "engine_version", "total_gpus", "gpu_type", "network_and_host_budget", "warmup_requests",
             "offered_rates_rps", "output_tokens_minimum_for_tpot", "request_deadline_seconds", "precision",
             "workload_trace", "cache_state", "duration_seconds"} == set(REFERENCE["comparison"])  # fmt: skip
+
+
+GPU_PLANS = {"node-2gpu": (2, 1), "node-4gpu": (4, 1), "node-8gpu": (8, 1), "reference-16gpu-live": (16, 2)}
+
+
+@pytest.mark.parametrize("name", GPU_PLANS)
+def test_gpu_plans_can_be_carried_out(name):
+    """The budget is equal and full; weights and KV fit the GPUs; the trace is long enough; the engine is the pinned one."""
+    path = PLANS / f"{name}.yaml"
+    p = plan.load(path)
+    assert (p.used("aggregated"), p.nodes) == (p.used("disaggregated"), p.nodes) == GPU_PLANS[name]
+    gpu = roofline.device(p.comparison.gpu_type.replace("_", "-"))
+    config, ranks = kv.find(p.live.link.kv_config), p.deployments.aggregated.tensor_parallel
+    assert ranks == p.deployments.disaggregated.tensor_parallel_per_replica
+    left = p.live.gpu_memory_utilization * gpu.memory_bytes - roofline.weight_bytes(config) / ranks
+    held = left * 0.8 / kv.bytes_per_token(kv.from_config(config), tp=ranks)  # a fifth for activations and graphs
+    assert held > 64 * 2200, "64 requests of the trace at once"
+    fastest = sweep.main_cases(p, None)[-1]
+    assert fastest.rate_rps == p.comparison.offered_rates_rps[-1]
+    assert len(sweep.requests(p, fastest, sweep.read_workload(path, p)))
+    assert p.comparison.engine_version.replace(" ", "==") in env.GPU_PINS
+
+
+def test_the_live_reference_plan_is_the_reference_plan():
+    """It differs from the simulated one in the model's revision, the engine, and by its live section alone."""
+    live = yaml.safe_load((PLANS / "reference-16gpu-live.yaml").read_text())
+    assert live.pop("live")["device"] == "cuda"
+    differ = {key for key in REFERENCE["comparison"] if live["comparison"][key] != REFERENCE["comparison"][key]}
+    assert differ == {"model_revision", "engine_version"}
+    assert plan.load(PLANS / "reference-16gpu-live.yaml").comparison.model == "meta-llama/Meta-Llama-3.1-70B"
+    assert {key: live[key] for key in ("deployments", "metrics", "acceptance")} == {
+        key: REFERENCE[key] for key in ("deployments", "metrics", "acceptance")
+    }
+
+
+def test_what_the_link_has_to_give():
+    """16 blocks of 128 slots at 81,920 B a slot and rank in 19 ms; or what the plan states; or nothing asked."""
+    need = link_need.of(plan.load(PLANS / "node-8gpu.yaml"))
+    assert (need.message_bytes, need.piece_bytes) == (16 * 128 * 81_920, 128 * 81_920 // 80)
+    assert need.gb_s == pytest.approx(167_772_160 / 1e9 / 0.019)
+    assert link_need.of(plan.load(PLANS / "reference-16gpu-live.yaml")).gb_s == 25
+    assert link_need.of(plan.load(PLANS / "miniature-2core.yaml")) is None
+
+
+@pytest.mark.parametrize(
+    "name, path, value, words",
+    [
+        ("node-8gpu", "gpus_per_node", 3, "8 GPUs on nodes of 3"),
+        ("node-8gpu", "gpus_per_node", 2, "a replica of 4 GPUs on nodes of 2"),
+        ("node-8gpu", "gpus_per_node", None, "gpus_per_node belongs to device cuda"),
+        ("miniature-2core", "gpus_per_node", 2, "gpus_per_node belongs to device cuda"),
+        ("miniature-2core", "kv_cache_bytes", None, "kv_cache_bytes is missing"),
+        ("node-8gpu", "link", {"kv_config": "llama-3.1-8b", "prompt_tokens": 1}, "exactly one of gb_s_per_rank"),
+        ("node-8gpu", "link", {"kv_config": "x", "prompt_tokens": 1, "handoff_budget_ms": 1, "setup_ms": 1}, "leaves nothing"),
+    ],
+)
+def test_faults_of_a_live_section(name, path, value, words):
+    """What cannot be started, or asks nothing sensible of the link, is refused."""
+    document = yaml.safe_load((PLANS / f"{name}.yaml").read_text())
+    document["live"][path] = value
+    with pytest.raises(BadInput, match=words):
+        plan.from_dict(document, "p.yaml")
 
 
 @pytest.mark.parametrize(
