@@ -32,31 +32,26 @@ test: env
 test-live: live-env
 	.venv/bin/python -m pytest --live -m live tests $(ARGS)
 
+# Each of the environments beside .venv is made by the same rule: pdlab/live/environment.py.
 live-env: env
-	@.venv/bin/python -m pdlab.live.env
+	@.venv/bin/python -m pdlab.live.env live --python "$(PYTHON)"
 
 # The labs on this machine's own servers; what they print and draw is in labs/live/.
 live: live-env
 	PDLAB_LIVE=1 .venv/bin/python -m pdlab.live.labs $(ARGS)
 
-# The simulator in an environment of its own: a pinned pre-release with only what `predict` needs
-# (its declared dependencies would pull JAX), and versions that may differ from the course's.
+# The simulator, in an environment of its own.
 sim: env
-	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("AISimulate needs Python 3.11 to 3.13; name one: make sim PYTHON=python3.12")'
-	@[ -x .venv-sim/bin/python ] || $(PYTHON) -m venv .venv-sim
-	.venv-sim/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-sim.lock
-	@.venv/bin/python -c 'from pdlab.live import simulate; print("AISimulate", simulate.version(), "is in .venv-sim")'
+	@.venv/bin/python -m pdlab.live.env sim --python "$(PYTHON)"
 
-# Dynamo's own frontend and mocker workers in an environment of their own, then our grid through its
-# router.  Without declared dependencies, as above: they name an aisimulate that is a stub on the index.
+# Dynamo's own frontend and mocker workers, then our grid through its router.
 dynamo: env
-	@[ -x .venv-dynamo/bin/python ] || $(PYTHON) -m venv .venv-dynamo
-	.venv-dynamo/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-dynamo.lock
+	@.venv/bin/python -m pdlab.live.env dynamo --python "$(PYTHON)"
 	.venv/bin/pdlab dynamo $(ARGS)
 
 # Both designs on Ray Serve LLM, held against each other: a layer of 0.6 GB over .venv-live, then up to 5 minutes.
 ray: live-env
-	@.venv/bin/python -m pdlab.live.ray.env
+	@.venv/bin/python -m pdlab.live.env ray
 	.venv/bin/pdlab ray $(ARGS)
 
 # After a change of the dependencies in pyproject.toml; needs uv.

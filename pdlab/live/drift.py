@@ -92,7 +92,7 @@ def engines(runs: Path = RUNS, environments: tuple[Path, ...] | None = None) -> 
     ``environments`` are virtual environments (default: the live one and the simulator's).
     """
     seen = recorded(runs)
-    here = installed(environments or (env.location(), env.ROOT / ".venv-sim"))
+    here = installed(environments or (env.location(), env.SIM.location()))
     found = []
     for name, packages in ENGINES.items():
         then = tuple(

@@ -37,7 +37,6 @@ from pdlab.live import dynamo_log, env, keeper, netns, policy, provenance
 from pdlab.live.serve import LOOPBACK, ServerFailed, free_ports
 from pdlab.measure import records
 
-PYTHON = env.ROOT / ".venv-dynamo" / "bin" / "python"
 DECISIONS = "decisions.json"
 MODEL = "no-weights"
 BLOCK_TOKENS = 16
@@ -78,17 +77,6 @@ HOSTS = dict.fromkeys(
     LOOPBACK,
 )
 LOG_LEVELS = "info,dynamo_llm::kv_router::prefill_router=debug"
-
-
-def versions() -> dict[str, str]:
-    """Versions of Dynamo in ``.venv-dynamo``; BadInput while it is not there."""
-    if not PYTHON.exists():
-        raise BadInput("no .venv-dynamo", "Dynamo's frontend", str(PYTHON), "Run `make dynamo` once.")
-    ask = (
-        "import importlib.metadata as m, json, platform; print(json.dumps({'python': platform"
-        ".python_version()} | {n: m.version(n) for n in ('ai-dynamo', 'ai-dynamo-runtime')}))"
-    )
-    return json.loads(subprocess.run([PYTHON, "-c", ask], check=True, capture_output=True).stdout)
 
 
 # ── servers ─────────────────────────────────────────────────────────────────────────────────
@@ -146,7 +134,7 @@ def _servers(setting: Setting, folder: Path) -> Iterator[tuple[str, Path]]:
         for name, command in commands.items():
             with (folder / f"{name}.log").open("w") as log:
                 held[name] = subprocess.Popen(
-                    [sys.executable, "-I", "-S", keeper.__file__, "", "--", str(PYTHON), "-m", *command,
+                    [sys.executable, "-I", "-S", keeper.__file__, "", "--", str(env.DYNAMO.python()), "-m", *command,
                      "--discovery-backend", "file"],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
                     env=os.environ | settings, start_new_session=True,
@@ -280,7 +268,7 @@ def differences(document: dict[str, Any]) -> list[str]:
 
 def record(out: Path, settings: Sequence[Setting] = SETTINGS) -> dict[str, Any]:
     """Run every setting and write ``decisions.json`` and ``provenance.json`` into ``out``."""
-    known = versions()
+    env.DYNAMO.python()  # say that it is missing before anything else can fail
     document = {
         "decisions": "measured", "engines": "simulated (dynamo.mocker)", "block_tokens": BLOCK_TOKENS,
         "settings": [asdict(setting) | {"requests": run(setting)} for setting in settings],
@@ -288,7 +276,7 @@ def record(out: Path, settings: Sequence[Setting] = SETTINGS) -> dict[str, Any]:
     about = records.provenance(
         label="measured", source="pdlab dynamo", design="disaggregated", seed=SEED,
         workload=f"one request at a time: {len(GRID)} prompts with each of {len(settings)} settings",
-        machine=provenance.machine(), versions=known, date=provenance.now(), commit=provenance.commit(),
+        machine=provenance.machine(), versions=env.DYNAMO.versions(), date=provenance.now(), commit=provenance.commit(),
         notes="Decisions of Dynamo's router, measured; its workers are mockers (simulated engines): "
               "no time in this run says anything about a server.",
     )  # fmt: skip

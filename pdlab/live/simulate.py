@@ -18,21 +18,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pdlab
 from pdlab.errors import BadInput
 from pdlab.live import aisim_worker
+from pdlab.live.env import ROOT, SIM
 from pdlab.live.sim_points import Point, points, workload
 from pdlab.measure import records
 from pdlab.measure import plan as plans
 from pdlab.measure.traces import read_trace, write_trace
 from pdlab.measure.workload import Trace
 
-ROOT = Path(pdlab.__file__).resolve().parents[1]
-PYTHON = ROOT / ".venv-sim" / "bin" / "python"
 HASHES = "hashes.json"
 STALL_S = 900.0  # a point takes about half a second on an idle core; this is for a hang
 TRIES = 2
-TURN_UP = "Run `make sim` once: it installs the simulator into .venv-sim."
 
 
 class SimulatorFailed(RuntimeError):
@@ -43,16 +40,14 @@ class SimulatorFailed(RuntimeError):
 
 
 def installed() -> bool:
-    """Whether ``make sim`` has been run."""
-    return PYTHON.exists() and bool(list(PYTHON.parents[1].glob("lib/python3*/site-packages/aisimulate")))
+    """Whether ``make sim`` has been run, to its end."""
+    return SIM.whole()
 
 
 def version() -> str:
-    """The installed simulator's version."""
-    if not installed():
-        raise BadInput("no .venv-sim with aisimulate", "the simulator", str(PYTHON), TURN_UP)
-    ask = "import importlib.metadata as m; print(m.version('aisimulate'))"
-    return subprocess.run([PYTHON, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
+    """The installed simulator's version; BadInput while there is none."""
+    SIM.python()
+    return SIM.versions()["aisimulate"]
 
 
 def config(point: Point, plan: plans.Plan, trace: str) -> dict[str, Any]:
@@ -103,7 +98,7 @@ def _batch(jobs: list[dict[str, Any]], folder: Path) -> Iterator[str]:
     lines = "".join(json.dumps(job) + "\n" for job in jobs)
     with (folder / "stderr").open("w") as errors:
         process = subprocess.Popen(
-            [PYTHON, aisim_worker.__file__, str(folder)],
+            [SIM.python(), aisim_worker.__file__, str(folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
         )  # fmt: skip
         feeder = threading.Thread(target=_feed, args=(process, lines), daemon=True)

@@ -136,10 +136,12 @@ def test_other_precisions_and_pipelines_are_refused():
 
 def test_a_simulator_that_dies_is_tried_again_and_then_reported(tmp_path, monkeypatch):
     """Two deaths end it, with the simulator's last words."""
-    words = tmp_path / "python"
+    words = tmp_path / "bin" / "python"
+    words.parent.mkdir()
     words.write_text("#!/bin/sh\necho $$ >> " + str(tmp_path / "starts") + "\necho it broke >&2\nexit 3\n")
     words.chmod(0o755)
-    monkeypatch.setattr(simulate, "PYTHON", words)
+    (tmp_path / "pdlab-sim.json").touch()
+    monkeypatch.setenv("PDLAB_SIM_ENV", str(tmp_path))
     with pytest.raises(simulate.SimulatorFailed, match="2 times .it broke."):
         list(simulate._predict([{"name": "0", "config": {}}], tmp_path))
     assert len((tmp_path / "starts").read_text().split()) == 2
@@ -147,7 +149,7 @@ def test_a_simulator_that_dies_is_tried_again_and_then_reported(tmp_path, monkey
 
 def test_without_the_simulator_the_command_says_what_to_do(tmp_path, monkeypatch, capsys):
     """Exit 2 and `make sim`, no traceback."""
-    monkeypatch.setattr(simulate, "PYTHON", tmp_path / "bin" / "python")
+    monkeypatch.setenv("PDLAB_SIM_ENV", str(tmp_path / "nothing"))
     assert cli.main(["simulate", str(PLAN), "--out", str(tmp_path)]) == 2
     assert "make sim" in capsys.readouterr().err
 
