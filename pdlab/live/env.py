@@ -1,9 +1,10 @@
-"""The environments beside the course's own: the live servers', Ray's, the simulator's, Dynamo's.
+"""The environments beside the course's own: the live servers', Ray's, the connectors', the simulator's, Dynamo's.
 
-    python -m pdlab.live.env [live|ray|sim|dynamo]      set one up, bring it up to date or mend it
+    python -m pdlab.live.env [live|ray|connectors|sim|dynamo]      set one up, bring it up to date or mend it
 
 They stand apart because their pins do not fit together: vLLM alone pins some 150 packages.  Ray's
-is a layer over the live one, since it needs vLLM too and 2 GB need not be installed twice.
+and the connectors' are layers over the live one: they need vLLM too, and 2 GB need not be installed
+twice.
 """
 
 from __future__ import annotations
@@ -91,6 +92,13 @@ RAY = Environment(
     probe="import ray; from ray.serve.llm import build_pd_openai_app; import vllm, nixl",
     reported=("ray",), disk_bytes=10**9, base=LIVE, settings={"VLLM_TARGET_DEVICE": "cpu"},
 )  # fmt: skip
+# vLLM imports beside it: each connector's library may fail on a machine of its own accord.
+CONNECTORS = Environment(
+    "connectors", "Mooncake and LMCache", "make connectors", "about 0.2 GB more than .venv-live",
+    ROOT / "requirements-connectors.lock", probe="import vllm",
+    reported=("mooncake-transfer-engine-non-cuda", "lmcache"), disk_bytes=5 * 10**8, base=LIVE,
+    settings={"VLLM_TARGET_DEVICE": "cpu"},
+)  # fmt: skip
 # A pinned pre-release with only what `predict` needs: its declared dependencies would pull JAX.
 SIM = Environment(
     "sim", "AISimulate", "make sim", "about 0.4 GB", ROOT / "requirements-sim.lock",
@@ -102,7 +110,7 @@ DYNAMO = Environment(
     probe="import dynamo.frontend, dynamo.mocker", reported=("ai-dynamo", "ai-dynamo-runtime"),
     disk_bytes=15 * 10**8,
 )  # fmt: skip
-ALL = {one.name: one for one in (LIVE, RAY, SIM, DYNAMO)}
+ALL = {one.name: one for one in (LIVE, RAY, CONNECTORS, SIM, DYNAMO)}
 
 # What most of the package means by "the environment".
 location, python, versions, problems, install = LIVE.location, LIVE.python, LIVE.versions, LIVE.problems, LIVE.install
