@@ -1,5 +1,7 @@
 """Measure the link that KV would take: NIXL over UCX, between two processes on this machine.
 
+(``link_hosts`` puts the two processes on two machines.)
+
 One process owns memory, the other pulls messages of several sizes out of it, as a decode server
 pulls KV from a prefill server.  Each message is timed, and checked byte for byte (by CRC-32).
 What loopback and shared memory do here says nothing about a network: it shows how to measure.
@@ -23,12 +25,13 @@ from pdlab.live import budget, env, nixl_plugin
 SIZES = tuple(1 << power for power in (12, 14, 16, 18, 20, 22, 24, 26, 28))  # 4 KiB … 256 MiB
 REPEATS = 15
 SEED = 1
-TIMEOUT_S = 300
 MAX_BYTES = 4 << 30
 TRANSPORTS = {
     "shm": "shm,tcp",  # payload by shared memory or a cross-process read; NIXL connects over TCP
     "tcp": "tcp",
 }
+AUTO = "auto"  # leave the choice to UCX, as a server on a GPU does
+MEMORY = ("dram", "vram")
 
 
 class LinkFailed(RuntimeError):
@@ -77,6 +80,11 @@ class LinkReport:
     half_bandwidth_bytes: float | None
     descriptor_bytes: int | None
     progress_delay_us: int | None
+
+    @property
+    def largest(self) -> SizeReport:
+        """The longest messages: the least of setup in them, so what a minimum is asked of."""
+        return self.sizes[-1]
 
 
 def summarise(messages: Iterable[Message]) -> tuple[SizeReport, ...]:
@@ -131,45 +139,79 @@ def measure(
     repeats: int = REPEATS,
     descriptor_bytes: int | None = None,
     progress_delay_us: int | None | str = "auto",
+    memory: str = "dram",
 ) -> tuple[list[Message], LinkReport]:
     """Time ``repeats`` transfers of each size (bytes) between two new processes.
 
     ``descriptor_bytes`` cuts each message into pieces, as KV lies in many blocks.
     ``progress_delay_us`` is how long NIXL's progress thread sleeps between polls: "auto" does as
-    the servers here do, None leaves NIXL's own way (it spins).
+    the servers here do, None leaves NIXL's own way (it spins).  ``memory`` is where the bytes lie
+    on both sides: "dram", or "vram" (the first GPU that CUDA shows).
     LinkFailed where a transfer fails or a byte arrives changed.
     """
-    _check(transport, sizes, repeats, descriptor_bytes)
-    here = budget.cores()
-    delay = nixl_plugin.delay_for(len(here)) if progress_delay_us == "auto" else progress_delay_us
-    variables = {key: value for key, value in os.environ.items() if key != nixl_plugin.ENV}
-    variables |= {"UCX_TLS": TRANSPORTS[transport], "UCX_NET_DEVICES": "lo"}
-    if delay is not None:
-        variables[nixl_plugin.ENV] = str(delay)
-    plan = {"sizes": sorted(sizes), "repeats": repeats, "seed": SEED,
-            "descriptor_bytes": descriptor_bytes}
+    check(transport, sizes, repeats, descriptor_bytes)
+    delay = delay_us(progress_delay_us)
+    variables = settings(transport, delay, on_loopback=True)
     with (
-        _peer(variables, here[0], "own", str(max(sizes)), str(SEED)) as owner,
-        _peer(variables, here[-1], "read") as reader,
+        owner(variables, memory, max(sizes)) as held,
+        reader(variables, memory) as puller,
     ):
         try:
-            told = _line(owner)
-            print(json.dumps(plan | told), file=reader.stdin, flush=True)
-            first = _line(reader)
-            messages = [
-                Message(line["size"], line["prepare_ns"], line["transfer_ns"])
-                for line in (_line(reader) for _ in range(repeats * len(sizes)))
-            ]
+            messages, first_ms = timed(puller, line(held), sizes, repeats, descriptor_bytes)
         finally:
-            reader.kill()
-            owner.kill()
-    first_ms = (first["prepare_ns"] + first["transfer_ns"]) / 1e6
+            puller.kill()
+            held.kill()
     return messages, report(transport, messages, first_ms, descriptor_bytes, delay)
 
 
-def _check(transport: str, sizes: Sequence[int], repeats: int, piece: int | None) -> None:
-    if transport not in TRANSPORTS:
-        raise BadInput(f"transport {transport!r}", " or ".join(TRANSPORTS), "--transport")
+# ── the two ends, for this module and for ``link_hosts`` ────────────────────────────────────
+
+
+def delay_us(asked: int | None | str) -> int | None:
+    """Microseconds between two polls of NIXL's progress thread, "auto" made a number."""
+    return nixl_plugin.delay_for(len(budget.cores())) if asked == "auto" else asked  # type: ignore[return-value]
+
+
+def settings(transport: str, delay: int | None, on_loopback: bool) -> dict[str, str]:
+    """The surroundings of one end: what UCX may use, and NIXL's delay."""
+    variables = {key: value for key, value in os.environ.items() if key != nixl_plugin.ENV}
+    if transport != AUTO:
+        variables["UCX_TLS"] = TRANSPORTS[transport]
+    if on_loopback:
+        variables["UCX_NET_DEVICES"] = "lo"  # else UCX listens on the machine's own address as well
+    if delay is not None:
+        variables[nixl_plugin.ENV] = str(delay)
+    return variables
+
+
+def owner(variables: Mapping[str, str], memory: str, size_bytes: int, seed: int = SEED) -> subprocess.Popen[str]:
+    """A process that holds ``size_bytes`` of the pattern until it is killed; its first line is for the reader."""
+    return _peer(variables, budget.cores()[0], memory, "own", str(size_bytes), str(seed))
+
+
+def reader(variables: Mapping[str, str], memory: str) -> subprocess.Popen[str]:
+    """A process that waits for a plan, to pull and to time."""
+    return _peer(variables, budget.cores()[-1], memory, "read")
+
+
+def timed(
+    puller: subprocess.Popen[str], told: Mapping[str, Any], sizes: Sequence[int], repeats: int, piece: int | None
+) -> tuple[list[Message], float]:
+    """All messages as ``puller`` times them, from the owner that ``told``; and the very first, in ms."""
+    plan = {"sizes": sorted(sizes), "repeats": repeats, "seed": SEED, "descriptor_bytes": piece}
+    print(json.dumps({**plan, **told}), file=puller.stdin, flush=True)
+    first = line(puller)
+    messages = [
+        Message(found["size"], found["prepare_ns"], found["transfer_ns"])
+        for found in (line(puller) for _ in range(repeats * len(sizes)))
+    ]
+    return messages, (first["prepare_ns"] + first["transfer_ns"]) / 1e6
+
+
+def check(transport: str, sizes: Sequence[int], repeats: int, piece: int | None) -> None:
+    """BadInput for what cannot be measured."""
+    if transport not in (*TRANSPORTS, AUTO):
+        raise BadInput(f"transport {transport!r}", " or ".join((*TRANSPORTS, AUTO)), "--transport")
     if len(set(sizes)) < 2 or not all(1 <= size <= MAX_BYTES for size in sizes):
         raise BadInput(f"sizes {list(sizes)}", f"two or more, each 1 to {MAX_BYTES} bytes", "--sizes")
     if repeats < 3:
@@ -186,9 +228,10 @@ def _peer(variables: Mapping[str, str], core: int, *arguments: str) -> subproces
     )
 
 
-def _line(peer: subprocess.Popen[str]) -> dict[str, Any]:
+def line(peer: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that an end says; LinkFailed with its last words where it has ended."""
     assert peer.stdout and peer.stderr
-    if line := peer.stdout.readline():
-        return json.loads(line)
+    if said_line := peer.stdout.readline():
+        return json.loads(said_line)
     said = peer.stderr.read().strip().splitlines()
     raise LinkFailed(f"the link could not be measured: {said[-1] if said else 'a peer ended'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -182,6 +183,21 @@ def test_the_link_is_measured_and_verified() -> None:
         messages, report = link.measure(transport, [1 << power for power in range(12, 23, 2)], repeats=3)
         assert len(messages) == 18 and len(report.sizes) == 6
         assert all(size.gb_s > 0 and size.count == 3 for size in report.sizes)
+
+
+def test_two_commands_measure_the_link_between_them() -> None:
+    """One end listens on loopback, the other measures over real NIXL: 0 above the minimum, 1 below; both end."""
+    pdlab, sizes = [sys.executable, "-m", "pdlab.course.cli", "link"], ["--sizes", "64K,1M", "--repeats", "3"]
+    for least, status in (("0.000001", 0), ("100000", 1)):
+        with subprocess.Popen([*pdlab, "--listen", "127.0.0.1:0", "--wait", "60", "--json"], stdout=subprocess.PIPE, text=True) as owner:
+            peer = json.loads("".join(owner.stdout.readline() for _ in range(3)))["listening"]
+            done = subprocess.run([*pdlab, "--peer", peer, *sizes, "--at-least-gb-s", least, "--wait", "60", "--json"],
+                                  capture_output=True, text=True)  # fmt: skip
+            assert owner.wait(30) == 0, "the owner's end is done as well"
+        assert done.returncode == status, done.stderr
+        found = json.loads(done.stdout)
+        assert [(size["size_bytes"], size["count"]) for size in found["sizes"]] == [(1 << 16, 3), (1 << 20, 3)]
+        assert found["enough"] is (status == 0) and ("under the minimum" in done.stderr) is (status == 1)
 
 
 def test_three_observers_agree_on_the_bytes(tmp_path: Path) -> None:

@@ -1,42 +1,107 @@
-"""``pdlab link``: measure the NIXL link between two processes of this machine."""
+"""``pdlab link``: measure the NIXL link between two processes, of this machine or of two."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import Any
 
 from pdlab.course.output import add_json_flag, print_json, print_table
 
 SUFFIXES = {"K": 10, "M": 20, "G": 30}
+DEFAULT_REPEATS = 15
 
 
 def add(sub: argparse._SubParsersAction) -> None:
     p = sub.add_parser("link", help="effective bandwidth of NIXL over UCX at several message sizes")
     p.add_argument("--sizes", help="bytes, such as 4K,64K,1M,16M (K, M, G are powers of 1024)")
-    p.add_argument("--transport", choices=("shm", "tcp"), default="shm")
-    p.add_argument("--repeats", type=int, default=15, help="timed transfers of each size (15)")
+    p.add_argument("--transport", choices=("shm", "tcp", "auto"),
+                   help="shm (on one machine), tcp, or auto: UCX chooses (with --listen and --peer)")  # fmt: skip
+    p.add_argument("--memory", choices=("dram", "vram"), default="dram", help="where the bytes lie: the machine's memory or a GPU's")
+    p.add_argument("--repeats", type=int, default=DEFAULT_REPEATS, help=f"timed transfers of each size ({DEFAULT_REPEATS})")
     p.add_argument("--descriptor-bytes", type=int, metavar="BYTES", help="cut each message into pieces, as KV blocks do")
     p.add_argument("--no-progress-delay", action="store_true", help="let NIXL's progress thread spin")
+    p.add_argument("--at-least-gb-s", type=float, metavar="X", help="exit status 1 when the largest size gets less")
+    ends = p.add_mutually_exclusive_group()
+    ends.add_argument("--listen", metavar="HOST:PORT", help="on the machine that holds the bytes: serve one measurement, then end")
+    ends.add_argument("--peer", metavar="HOST:PORT", help="on the machine that pulls them: measure against --listen there")
+    p.add_argument("--wait", type=float, default=300.0, metavar="S", help="how long the two ends wait for each other (300)")
     add_json_flag(p)
     p.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 with a table or one JSON document; 1 when a transfer failed or a byte arrived changed."""
-    import sys
-    from dataclasses import asdict
-
+    """0 with a table or one JSON document; 1 when a transfer failed, a byte arrived changed, or the
+    largest size got less than ``--at-least-gb-s``."""
+    from pdlab.errors import BadInput
     from pdlab.live import link
 
-    sizes = [_bytes(text) for text in args.sizes.split(",")] if args.sizes else link.SIZES
-    delay = None if args.no_progress_delay else "auto"
+    sizes = [_bytes(text) for text in args.sizes.split(",")] if args.sizes else list(link.SIZES)
+    if args.at_least_gb_s is not None and not 0 < args.at_least_gb_s < float("inf"):
+        raise BadInput(f"{args.at_least_gb_s} GB/s", "more than 0", "--at-least-gb-s")
+    if not 0 < args.wait <= 86_400:
+        raise BadInput(f"{args.wait} s", "more than 0 and at most a day", "--wait")
     try:
-        _, report = link.measure(args.transport, sizes, args.repeats, args.descriptor_bytes, delay)
+        if args.listen:
+            return _listen(args)
+        return _told(args, _measured(args, sizes))
     except link.LinkFailed as error:
         print(f"pdlab link: {error}", file=sys.stderr)
         return 1
+
+
+def _measured(args: argparse.Namespace, sizes: list[int]) -> Any:
+    from pdlab.live import link, link_hosts
+
+    delay = None if args.no_progress_delay else "auto"
+    if args.peer:
+        return link_hosts.measure(
+            *link_hosts.address(args.peer, "--peer"), sizes, args.repeats, args.descriptor_bytes,
+            args.transport or link.AUTO, args.memory, args.wait, delay,
+        )[1]  # fmt: skip
+    transport = args.transport or "shm"
+    return link.measure(transport, sizes, args.repeats, args.descriptor_bytes, delay, args.memory)[1]
+
+
+def _listen(args: argparse.Namespace) -> int:
+    from pdlab.errors import BadInput
+    from pdlab.live import link, link_hosts
+
+    if args.at_least_gb_s is not None:
+        raise BadInput("--at-least-gb-s beside --listen", "it beside --peer, where the figures are", "--listen")
+
+    def say(host: str, port: int) -> None:
+        if args.json:
+            print_json({"listening": f"{host}:{port}"})
+        else:
+            print(f"listening on {host}:{port} for one measurement")
+        sys.stdout.flush()
+
+    delay = None if args.no_progress_delay else "auto"
+    host, port = link_hosts.address(args.listen, "--listen")
+    held = link_hosts.listen(host, port, args.transport or link.AUTO, args.memory, args.wait, delay, say)
+    print(f"measured from the other end, {held:,} bytes held; its figures are there", file=sys.stderr)
+    return 0
+
+
+def _told(args: argparse.Namespace, report: Any) -> int:
+    """Print the report, hold it against the minimum, and give the exit status."""
+    from dataclasses import asdict
+
+    largest, least = report.largest, args.at_least_gb_s
+    enough = None if least is None else largest.gb_s >= least
     if args.json:
-        print_json({"label": "measured", **asdict(report)})
-        return 0
+        print_json({"label": "measured", **asdict(report), "memory": args.memory, "peer": args.peer,
+                    "at_least_gb_s": least, "enough": enough})  # fmt: skip
+    else:
+        _print(args, report)
+    if enough is False:
+        print(f"pdlab link: {largest.gb_s:.2f} GB/s at {largest.size_bytes:,} bytes is under the minimum of {least:g} GB/s.",
+              file=sys.stderr)  # fmt: skip
+    return 1 if enough is False else 0
+
+
+def _print(args: argparse.Namespace, report: Any) -> None:
     print_table(
         [
             (f"{size.size_bytes:,}", f"{size.transfer_ms:.4f}", f"{size.gb_s:.2f}",
@@ -45,12 +110,14 @@ def run(args: argparse.Namespace) -> int:
         ],
         ("bytes", "median ms", "GB/s", "middle half", "transfers"),
     )  # fmt: skip
-    half = report.half_bandwidth_bytes
-    print(f"\nmeasured on this machine, NIXL over UCX, transport {report.transport}; every byte checked")
-    print(f"peak {report.peak_gb_s:.2f} GB/s, at the largest size {report.sizes[-1].gb_s:.2f} GB/s")
+    half, where = report.half_bandwidth_bytes, f"from {args.peer}" if args.peer else "on this machine"
+    memory = "" if args.memory == "dram" else ", GPU memory"
+    print(f"\nmeasured {where}, NIXL over UCX, transport {report.transport}{memory}; every byte checked")
+    print(f"peak {report.peak_gb_s:.2f} GB/s, at the largest size {report.largest.gb_s:.2f} GB/s")
     print("half of the peak at " + (f"{half:,.0f} bytes" if half else "less than the smallest size"))
     print(f"first transfer, connecting included: {report.first_ms:.1f} ms")
-    return 0
+    if args.at_least_gb_s is not None and report.largest.gb_s >= args.at_least_gb_s:
+        print(f"that is enough: at least {args.at_least_gb_s:g} GB/s was asked for")
 
 
 def _bytes(text: str) -> int:
