@@ -63,7 +63,7 @@ def listen(
     with connection:
         connection.settimeout(wait_s)
         with connection.makefile("rw", encoding="utf-8") as talk:
-            return _serve(talk, transport, memory, link.delay_us(progress_delay_us), _is_loopback(here))
+            return _serve(talk, transport, memory, link.delay_us(progress_delay_us), _confined(here, memory))
 
 
 def _serve(talk: Any, transport: str, memory: str, delay: int | None, on_loopback: bool) -> int:
@@ -102,7 +102,7 @@ def measure(
     link.check(transport, sizes, repeats, descriptor_bytes)
     delay = link.delay_us(progress_delay_us)
     with _connect(host, port, wait_s) as connection, connection.makefile("rw", encoding="utf-8") as talk:
-        on_loopback = _is_loopback(connection.getpeername()[0])
+        on_loopback = _confined(connection.getpeername()[0], memory)
         _say(talk, {"protocol": PROTOCOL, "bytes": max(sizes), "memory": memory, "transport": transport})
         told = _heard(talk)
         if "error" in told or not told.keys() >= {"metadata", "address"}:
@@ -134,8 +134,9 @@ def _connect(host: str, port: int, wait_s: float) -> socket.socket:
             return connection
 
 
-def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+def _confined(host: str, memory: str) -> bool:
+    """Whether UCX is kept to loopback.  Not with a GPU's memory: servers on GPUs aren't either."""
+    return ipaddress.ip_address(host.partition("%")[0]).is_loopback and memory == "dram"
 
 
 def _say(talk: Any, document: dict[str, Any]) -> None:

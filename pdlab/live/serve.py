@@ -135,7 +135,8 @@ class Spec:
             "max_num_batched_tokens": max_num_batched_tokens or max(live.max_num_batched_tokens),
             "max_num_seqs": live.max_num_seqs,
             "block_size": live.block_size,
-            "kv_cache_bytes": live.kv_cache_bytes,
+            "kv_cache_bytes": live.kv_cache_bytes or 0,  # on GPUs the plan gives a share of their memory instead
+            "extra_args": _gpu_args(plan, design),
             "progress_delay_us": transfer.progress_thread_delay_us or None,
             **sides[design],
             **changes,
@@ -291,7 +292,7 @@ class Deployment:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=self._environment(share, side_channel),
+                env=_inherited() | self._settings(share, side_channel),
                 start_new_session=True,
             )
         self._keepers[name] = keeper
@@ -300,12 +301,12 @@ class Deployment:
             raise ServerFailed(f"{name} could not be started: {' '.join(command)}\n{_tail(log_path)}")
         return Server(name, role, f"http://{LOOPBACK}:{port}", pid, log_path, share, side_channel)
 
-    def _arguments(self, role: Role, port: int) -> list[str]:
+    def _arguments(self, role: Role, port: int, host: str = LOOPBACK) -> list[str]:
         spec = self.spec
         options: dict[str, Any] = {
             "model": self.model.path,
             "served-model-name": self.model.name,
-            "host": LOOPBACK,
+            "host": host,
             "port": port,
             "dtype": spec.dtype,
             "max-model-len": spec.max_model_len,
@@ -334,13 +335,13 @@ class Deployment:
             config["kv_buffer_device"] = self.device
         return config | dict(self.spec.connector_config) | dict(self.spec.role_config.get(role, {}))
 
-    def _environment(self, share: tuple[int, ...], side_channel: int) -> dict[str, str]:
+    def _settings(self, share: tuple[int, ...], side_channel: int, host: str = LOOPBACK) -> dict[str, str]:
         settings = {
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             "VLLM_LOGGING_COLOR": "0",  # the log is read as text, telling lines and all
-            "VLLM_HOST_IP": LOOPBACK,
-            "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
+            "VLLM_HOST_IP": host,
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": host,
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side_channel),
             "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache; the servers are on loopback
             "UCX_NET_DEVICES": "lo",  # else UCX listens on the machine's own address as well
@@ -367,8 +368,7 @@ class Deployment:
         else:
             settings["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, share))
             del settings["UCX_NET_DEVICES"]  # GPUs reach each other over more than the network
-        inherited = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
-        return inherited | settings | dict(self.spec.environment)
+        return settings | dict(self.spec.environment)
 
     def _wait_ready(self, server: Server, deadline: float) -> None:
         while True:
@@ -393,6 +393,24 @@ class Deployment:
 
 # VLLM_CPU_KVCACHE_SPACE would override --kv-cache-memory-bytes; PYTHONPATH could shadow vLLM's own.
 NOT_INHERITED = {nixl_plugin.ENV, "VLLM_CPU_KVCACHE_SPACE", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+
+
+def _inherited() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
+
+
+def _gpu_args(plan: Plan, design: Literal["aggregated", "disaggregated"]) -> tuple[str, ...]:
+    """What only servers on GPUs are told: their share of the memory, and the pinned revision."""
+    live, sides = plan.live, plan.deployments
+    stages = {"aggregated": sides.aggregated.pipeline_parallel,
+              "disaggregated": sides.disaggregated.pipeline_parallel_per_replica}[design]  # fmt: skip
+    if stages > 1:
+        raise BadInput(f"{stages} pipeline stages", "1: servers here split a model by tensor parallelism only", "deployments")
+    if live is None or live.device != "cuda":
+        return ()
+    options = {"--gpu-memory-utilization": live.gpu_memory_utilization, "--revision": plan.comparison.revision}
+    said = [text for key, value in options.items() if value is not None for text in (key, str(value))]
+    return (*said, *(["--enforce-eager"] if live.enforce_eager else []))
 
 
 def _close(keeper: subprocess.Popen[str]) -> None:
