@@ -8,7 +8,7 @@ LAB_AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Hundreds of processes import the same modules; each would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env lab test test-live live-env live sim ray dynamo lock
+.PHONY: help env lab test test-live live-env live sim ray connectors dynamo lock
 .DEFAULT_GOAL := help
 
 help:
@@ -53,6 +53,11 @@ dynamo: env
 ray: live-env
 	@.venv/bin/python -m pdlab.live.env ray
 	.venv/bin/pdlab ray $(ARGS)
+
+# Each KV connector on a pair of its own: a layer of 0.2 GB over .venv-live with Mooncake and LMCache, then a few minutes.
+connectors: live-env
+	@.venv/bin/python -m pdlab.live.env connectors
+	.venv/bin/pdlab connectors $(ARGS)
 
 # After a change of the dependencies in pyproject.toml; needs uv.
 lock:

@@ -97,7 +97,7 @@ CONNECTORS = Environment(
     "connectors", "Mooncake and LMCache", "make connectors", "about 0.2 GB more than .venv-live",
     ROOT / "requirements-connectors.lock", probe="import vllm",
     reported=("mooncake-transfer-engine-non-cuda", "lmcache"), disk_bytes=5 * 10**8, base=LIVE,
-    settings={"VLLM_TARGET_DEVICE": "cpu"},
+    settings={"VLLM_TARGET_DEVICE": "cpu"}, pythons=range(11, 14),
 )  # fmt: skip
 # A pinned pre-release with only what `predict` needs: its declared dependencies would pull JAX.
 SIM = Environment(

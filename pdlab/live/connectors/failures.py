@@ -1,0 +1,98 @@
+"""Take the source of the KV away, and see what the client gets.
+
+Each failure is set up so that the KV was there and decode was told so (or would have found it), and
+is gone when decode wants it.  The right answer is computed before, by decode alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pdlab.live.connectors.kinds import Pair
+from pdlab.live.faults.table import compare
+from pdlab.live.microscope import tokens
+
+PROMPT_TOKENS, OUTPUT_TOKENS = 700, 16
+DIES_WITHIN_S = 3.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What was broken and what the client saw.
+
+    ``right`` is all, none, prefix or wrong, against the answer that decode computes alone;
+    ``decode_alive`` is said a few seconds later.
+    """
+
+    injected: str
+    client_saw: str
+    waited_s: float
+    right: str
+    decode_alive: bool
+
+
+def watch(pair: Pair, patience_s: float) -> Iterator[Failure]:
+    """All failures of this connector, one after the other; the pair is of no use afterwards."""
+    if pair.kind.name == "ExampleConnector":
+        yield from _disk(pair, patience_s)
+    elif pair.kind.name == "MultiConnector":
+        yield from _both(pair, patience_s)
+    else:
+        prompt, healthy = _prompt(pair, "killed")
+        params = pair.kind.ask(pair, prompt)  # type: ignore[misc]
+        pair.deployment.kill(pair.prefill)
+        yield _ask(pair, "prefill killed after it had answered", prompt, healthy, params, patience_s)
+
+
+def _disk(pair: Pair, patience_s: float) -> Iterator[Failure]:
+    gone, killed, torn = (_prompt(pair, name) for name in ("files gone", "killed", "one file gone"))
+    pair.prefilled(gone[0])
+    pair.empty_store()
+    yield _ask(pair, "the stored files removed", *gone, None, patience_s)
+
+    pair.forget()
+    for prompt, _ in (killed, torn):
+        pair.prefilled(prompt)
+    pair.deployment.kill(pair.prefill)
+    yield _ask(pair, "prefill killed after it had stored the blocks", *killed, None, patience_s)
+
+    newest = max(pair.site.store.iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
+    min(newest.iterdir()).unlink()
+    yield _ask(pair, "the file of one layer removed", *torn, None, patience_s)
+
+
+def _both(pair: Pair, patience_s: float) -> Iterator[Failure]:
+    killed, stored = (_prompt(pair, name) for name in ("killed", "stored"))
+    params = pair.kind.ask(pair, killed[0])  # type: ignore[misc]
+    pair.prefilled(stored[0])
+    pair.deployment.kill(pair.prefill)
+    yield _ask(pair, "prefill killed; decode is still told its address", *killed, params, patience_s)
+    yield _ask(pair, "prefill killed; decode is told nothing and looks on disk", *stored, None, patience_s)
+
+
+def _prompt(pair: Pair, name: str) -> tuple[list[int], list[int]]:
+    """A new prompt, and what decode alone answers; afterwards nobody remembers it."""
+    prompt = tokens(PROMPT_TOKENS, f"connectors {name}")
+    answer = pair.send(prompt, OUTPUT_TOKENS).wait()
+    pair.forget()
+    return prompt, answer.tokens
+
+
+def _ask(
+    pair: Pair, injected: str, prompt: Sequence[int], healthy: Sequence[int], params: dict[str, Any] | None, patience_s: float
+) -> Failure:
+    answer = pair.send(prompt, OUTPUT_TOKENS, params)
+    if answer.ended.wait(patience_s):
+        saw = answer.saw()
+    else:
+        saw = f"nothing in {patience_s:.0f} s, then hung up"
+        pair.scene.hang_up(answer)
+        answer.wait()
+    until = time.monotonic() + DIES_WITHIN_S
+    while not answer.finished and pair.deployment.alive(pair.decode) and time.monotonic() < until:
+        time.sleep(0.1)
+    right, _ = compare(answer.tokens, healthy)
+    return Failure(injected, saw, round(answer.ended_s - answer.sent_s, 2), right, pair.deployment.alive(pair.decode))
