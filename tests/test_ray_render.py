@@ -61,3 +61,21 @@ def test_bad_headroom_is_refused(plan, headroom):
     """A pool the design does not have, or a negative number, is bad input."""
     with pytest.raises(BadInput):
         render.arguments(plan, "disaggregated", "/m", headroom=headroom)
+
+
+def test_a_pool_is_scaled_beside_the_application(plan):
+    """Other replicas of one pool leave the builder's arguments as they are: Serve then builds nothing anew."""
+    (plain,) = yaml.safe_load(render.document(plan, "disaggregated", "/m", name="org/a.b"))["applications"]
+    (wider,) = yaml.safe_load(render.document(plan, "disaggregated", "/m", name="org/a.b", replicas={"prefill": 2}))["applications"]
+    assert wider.pop("deployments") == [
+        {"name": "Prefill:org--a_b", "autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
+    ]
+    assert wider == plain
+    with pytest.raises(BadInput):
+        render.document(plan, "disaggregated", "/m", replicas={"aggregated": 2})
+
+
+def test_one_chunk_size_for_all_engines(plan):
+    """A tuned chunk size replaces the plan's largest."""
+    (config,) = render.arguments(plan, "aggregated", "/m", chunk_tokens=128)["llm_configs"]
+    assert config["engine_kwargs"]["max_num_batched_tokens"] == 128

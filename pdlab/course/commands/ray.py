@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from pdlab.course.output import add_json_flag, print_json, print_table
+from pdlab.errors import BadInput
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -13,6 +14,7 @@ def add(sub: argparse._SubParsersAction) -> None:
     parser = sub.add_parser("ray", help="deploy both designs on Ray Serve LLM and prove the transfer")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the proof and its provenance")
     parser.add_argument("--kill", action="store_true", help="also kill the prefill replica and watch Ray recover")
+    parser.add_argument("--scale", action="store_true", help="instead: scale prefill apart from decode, by serve run (with --out)")
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -21,11 +23,21 @@ def run(args: argparse.Namespace) -> int:
     """0 when all of it holds; 1 when something differs or Ray did not come up."""
     import sys
 
-    from pdlab.live.ray import prove
+    from pdlab.live.ray import prove, scale
     from pdlab.live.serve import ServerFailed
 
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    if args.scale and not args.out:
+        raise BadInput("--scale without --out", "a directory to write to", do="Give one: --scale --out DIR.")
     try:
-        found = prove.run(args.out, args.kill, say=lambda text: print(text, file=sys.stderr, flush=True))
+        if args.scale:
+            found = scale.record(args.out, say)
+            if args.json:
+                print_json(found)
+            return 0 if all(step["settled"] for step in found["steps"]) else 1
+        found = prove.run(args.out, args.kill, say)
     except (ServerFailed, OSError) as error:
         print(f"pdlab ray: {error}", file=sys.stderr)
         return 1

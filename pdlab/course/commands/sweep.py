@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from pdlab.course.output import add_json_flag, print_json
+from pdlab.errors import BadInput
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -17,6 +18,8 @@ def add(sub: argparse._SubParsersAction) -> None:
     parser.add_argument("--tune", action="store_true",
                         help="first choose aggregated serving's chunk size among the plan's")  # fmt: skip
     parser.add_argument("--chunk", type=int, metavar="TOKENS", help="aggregated serving's chunk size")
+    parser.add_argument("--on", choices=["vllm", "ray"], default="vllm",
+                        help="vLLM behind the course's router, or Ray Serve LLM (make ray)")  # fmt: skip
     add_json_flag(parser)
     parser.set_defaults(run=run)
 
@@ -28,7 +31,14 @@ def run(args: argparse.Namespace) -> int:
     from pdlab.live import client, serve, sweep
 
     try:
-        out = sweep.run_sweep(args.plan, args.out, args.resume, args.tune, args.chunk)
+        if args.on == "ray":
+            from pdlab.live.ray import sweep as on_ray
+
+            if args.tune:
+                raise BadInput("--tune with --on ray", "one of them", do="Tune without Ray, then give --chunk.")
+            out = on_ray.run_sweep(args.plan, args.out, args.resume, args.chunk)
+        else:
+            out = sweep.run_sweep(args.plan, args.out, args.resume, args.tune, args.chunk)
     except (serve.ServerFailed, client.ClientFailed) as error:
         print(f"pdlab sweep: {error}\nWhat was measured is kept: go on with --resume.", file=sys.stderr)
         return 1

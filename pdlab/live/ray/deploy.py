@@ -26,11 +26,11 @@ from typing import Any
 import psutil
 
 from pdlab.live import keeper, metrics, models, nixl_ledger
-from pdlab.live.ray import env, render
+from pdlab.live.ray import calls, env, render
 from pdlab.live.serve import ServerFailed, free_ports
 from pdlab.measure.plan import Plan
 
-READY_TIMEOUT_S = 240.0
+READY_TIMEOUT_S = 420.0  # minutes on two busy cores
 SPARE_CPUS = 2  # for Serve's own actors, beside the engines
 
 
@@ -98,6 +98,24 @@ class Application:
         self.processes()
 
     @property
+    def model_name(self) -> str:
+        """The name to put in a request's ``model``."""
+        return self.model.name
+
+    @property
+    def servers(self) -> list[str]:
+        """The engines, one a replica, by short name."""
+        sides = self.plan.deployments
+        pair = sides.disaggregated
+        counts = ({"aggregated": sides.aggregated.replicas} if self.design == "aggregated"
+                  else {"prefill": pair.prefill_replicas, "decode": pair.decode_replicas})  # fmt: skip
+        return [f"{pool}-{index}" for pool, count in counts.items() for index in range(count)]
+
+    def shown(self) -> dict[str, Any]:
+        """The builder's arguments for a provenance: the model by its name, not by its place here."""
+        return render.arguments(self.plan, self.design, self.model.name, **self.options)
+
+    @property
     def _document(self) -> Path:
         return self.temp / "serve.yaml"
 
@@ -131,6 +149,23 @@ class Application:
                 continue
             if title.startswith("ray::ServeReplica"):
                 found[process.pid] = title.split()[0]
+        return found
+
+    def names(self) -> dict[int, str]:
+        """Every process of the cluster by what it is: a hop, a hop's engine, controller, or ray (the rest)."""
+        replicas = {pid: calls.hop(title.split(":")[4]) for pid, title in self.replicas().items()}
+        found = {}
+        for process in self.processes():
+            try:
+                title, above = process.name() + " ".join(process.cmdline()), [one.pid for one in process.parents()]
+            except psutil.Error:
+                continue
+            owner = next((replicas[pid] for pid in above if pid in replicas), None)
+            kind = {"ray::ProxyActor": "proxy", "ray::ServeController": "controller"}
+            found[process.pid] = (
+                replicas.get(process.pid) or (f"{owner}'s engine" if owner else None)
+                or next((name for text, name in kind.items() if text in title), "ray")
+            )  # fmt: skip
         return found
 
     def metrics(self) -> metrics.Metrics:
