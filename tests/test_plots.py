@@ -160,8 +160,54 @@ def test_tables_have_headers_and_a_plain_twin(published):
     show.show_table(frame, label="simulated", source="s", caption="Floors")
     page, plain = published[0]
     assert page.count('<th scope="col"') == 2 and "<caption" in page and "model &lt;b&gt;" in page
-    assert '<td style="text-align:right">27.2144</td>' in page and '<td style="text-align:left">one</td>' in page
+    assert re.search(r'<td style="text-align:right[^"]*">27.2144</td>', page)
+    assert re.search(r'<td style="text-align:left[^"]*">one</td>', page)
     assert all(word in plain for word in ("model <b>", "one", "two", "1.5000", "27.2144", "Floors"))
+
+
+def test_a_name_in_the_way_is_told(published):
+    """A name that crosses the axis, leaves the card or covers another is named on the figure; others are not."""
+    show.show(small_figure(), alt=ALT)
+    assert "data-misplaced" not in published[0][0]
+    axes = small_figure()
+    plots.name_at(axes, 1.05, 2, "a name that runs over the axis", dx=-9)
+    axes.figure.set_layout_engine("none")
+    plots.name_at(axes, 4, 2, "a name that runs out at the right " * 3)
+    show.show(axes, alt=ALT)
+    told = re.search(r'data-misplaced="([^"]*)"', published[1][0])[1]
+    assert "crosses the axis" in told and "leaves the card" in told
+    close = small_figure()
+    for dx in (9, 12):
+        plots.name_at(close, 2, 2, "one name", dx=dx)
+    plots.finish(close.figure)
+    assert plots.misplaced(close.figure) == []
+    close.pdlab_labels[-1].set_position(close.pdlab_labels[-2].get_position())
+    assert any("covers" in line for line in plots.misplaced(close.figure))
+
+
+@pytest.mark.parametrize("words", [4, 9, 13, 22])
+def test_a_title_fits_and_leaves_no_word_alone(words):
+    """A long title is broken into lines that fit the card and are about equally long."""
+    title = " ".join(("splitting", "of", "phases")[i % 3] for i in range(words))
+    lines = plots._title_lines(title, 500)
+    widths = [plots._title_width(line) for line in lines]
+    assert " ".join(lines) == title and max(widths) <= 500
+    assert len(lines) == len(plots._wrapped(title, 500)) and min(widths) > 0.6 * max(widths)
+
+
+@pytest.mark.parametrize("headers", [["a", ""], ["a", " "], ["a", "a"]])
+def test_every_column_has_a_name_of_its_own(headers):
+    """A column without a name, or with another's, is refused."""
+    with pytest.raises(BadInput):
+        show.show_table([[1, 2]], headers, label="hypothetical", source="s", caption="c")
+
+
+def test_short_cells_are_not_broken(published):
+    """A range or a number stays on one line; a sentence may be broken."""
+    show.show_table([["10.2 / 10.7 / 11.2", "a sentence of more than a few words"]], ["a", "b"],
+                    label="hypothetical", source="s", caption="c")  # fmt: skip
+    page = published[0][0]
+    assert re.search(r"nowrap[^>]*>10\.2 / 10\.7 / 11\.2<", page) and not re.search(r"nowrap[^>]*>a sentence", page)
 
 
 def test_rows_must_fit_the_headers():

@@ -7,6 +7,7 @@ Nothing here draws to the screen: ``pdlab.course.show.show`` does.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import textwrap
 from collections.abc import Sequence
@@ -28,11 +29,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), "-", "--", ":")
 CARD, INK, FAINT = "#FFFFFF", "#1B1B1B", "#595959"
-TITLE_PER_INCH, CORNER_PER_INCH = 7.9, 13  # characters that fit, at the font sizes below
+TITLE_POINTS, CORNER_PER_INCH = 14, 13  # size of the title; characters of the corner that fit
 TITLE_LINE, CORNER_LINE = 0.25, 0.18  # inches a line
+FONT = "DejaVu Sans"  # matplotlib carries it, so a figure is the same on every machine
 
 _RC = {
-    "font.family": "DejaVu Sans",  # matplotlib carries it, so a figure is the same on every machine
+    "font.family": FONT,
     "font.size": 12.5, "axes.labelsize": 12.5, "xtick.labelsize": 12, "ytick.labelsize": 12,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#DDDDDD", "grid.linewidth": 0.8, "axes.axisbelow": True,
@@ -71,9 +73,9 @@ def figure(
     with mpl.rc_context(_RC):
         fig = MplFigure(figsize=size, layout="constrained")
         axes = fig.subplots(*panels, **subplot_options)
-        heading = textwrap.wrap(title, int(size[0] * TITLE_PER_INCH))
+        heading = _title_lines(title, 0.97 * size[0] * 72)
         corner = textwrap.wrap(str(shown), int(size[0] * CORNER_PER_INCH))
-        fig.text(0.012, 1 - 0.08 / size[1], "\n".join(heading), ha="left", va="top", fontsize=14, fontweight="bold")
+        fig.text(0.012, 1 - 0.08 / size[1], "\n".join(heading), ha="left", va="top", fontsize=TITLE_POINTS, fontweight="bold")
         fig.text(0.99, 0.06 / size[1], "\n".join(corner), ha="right", va="bottom", fontsize=9.5, color=FAINT)
         below, above = (0.1 + CORNER_LINE * len(corner)) / size[1], (0.12 + TITLE_LINE * len(heading)) / size[1]
         fig.get_layout_engine().set(rect=(0.006, below, 0.982, 1 - below - above), h_pad=0.06, w_pad=0.06)
@@ -100,18 +102,23 @@ def style(index: int) -> dict[str, Any]:
     return {"color": COLOURS[i], "marker": MARKERS[i], "linestyle": DASHES[i]}
 
 
-def line(ax: Axes, x: Sequence[float], y: Sequence[float], name: str, index: int | None = None, **options: Any) -> None:
-    """Draw a series in the next free style and write its name beside its last point."""
+def line(
+    ax: Axes, x: Sequence[float], y: Sequence[float], name: str, index: int | None = None, *, dx: float = 9, dy: float = 0, **options: Any
+) -> None:
+    """Draw a series in the next free style and write its name ``dx`` and ``dy`` points from its last point."""
     look = style(next(ax.pdlab_styles) if index is None else index) | options
     ax.plot(x, y, **look)
-    name_at(ax, x[-1], y[-1], name, look["color"])
+    name_at(ax, x[-1], y[-1], name, look["color"], dx, dy)
 
 
 def name_at(ax: Axes, x: float, y: float, name: str, colour: str = INK, dx: float = 9, dy: float = 0) -> None:
     """Write ``name`` beside a point, ``dx`` and ``dy`` points away; ``show`` moves such names off each other."""
+    from matplotlib.patheffects import withStroke
+
     text = ax.annotate(
         name, (x, y), xytext=(dx, dy), textcoords="offset points", color=_dark(colour), fontsize=12,
         va="center", ha="left" if dx >= 0 else "right", annotation_clip=False, zorder=6,
+        path_effects=[withStroke(linewidth=3.5, foreground=CARD)],  # readable where a line runs behind it
     )
     ax.pdlab_labels.append(text)
 
@@ -173,6 +180,51 @@ def _spread(labels: list[Any]) -> None:
                 moved = True
         if not moved:
             return
+
+
+def misplaced(fig: Figure) -> list[str]:
+    """What is wrong with where the names of a finished figure stand, in words; nothing when all is well."""
+    card, found = fig.bbox, []
+    for ax in fig.axes:
+        labels = [(text.get_text(), text.get_window_extent()) for text in getattr(ax, "pdlab_labels", [])]
+        for words, box in labels:
+            if box.x0 < card.x0 or box.x1 > card.x1 or box.y0 < card.y0 or box.y1 > card.y1:
+                found.append(f"{words!r} leaves the card")
+            if ax.axison and ax.spines["left"].get_visible() and box.x0 < ax.bbox.x0 - 1 and box.x1 > ax.bbox.x0 + 1:
+                found.append(f"{words!r} crosses the axis")
+        for (one, box), (other, second) in itertools.combinations(labels, 2):
+            wide = min(box.x1, second.x1) - max(box.x0, second.x0)
+            high = min(box.y1, second.y1) - max(box.y0, second.y0)
+            if wide > 1 and high > 2:
+                found.append(f"{one!r} covers {other!r}")
+    return found
+
+
+def _title_lines(title: str, width: float) -> list[str]:
+    """A title in as few lines as fit into ``width`` points, and those about equally long: no word alone."""
+    few = _wrapped(title, width)
+    narrower = (_wrapped(title, width * share / 20) for share in range(10, 21))
+    return next(lines for lines in narrower if len(lines) <= len(few))
+
+
+def _wrapped(title: str, width: float) -> list[str]:
+    lines: list[str] = []
+    for word in title.split():
+        if lines and _title_width(longer := f"{lines[-1]} {word}") <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+@functools.cache
+def _title_width(words: str) -> float:
+    """Points that ``words`` take in the title's font."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    bold = FontProperties(family=FONT, weight="bold")
+    return float(TextPath((0, 0), words, size=TITLE_POINTS, prop=bold).get_extents().x1)
 
 
 def _plain(value: float, _position: int) -> str:

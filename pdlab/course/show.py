@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALT_MINIMUM_CHARACTERS = 40
+SHORT_CELL = 26  # characters that are never broken over two lines
 
 
 def show(fig: Figure | Any, *, alt: str) -> None:
@@ -37,10 +38,12 @@ def show(fig: Figure | Any, *, alt: str) -> None:
     fig = fig if hasattr(fig, "savefig") else fig.figure
     shown = plots.finish(fig)
     data = base64.b64encode(svg_bytes(fig)).decode()
+    crowded = "; ".join(plots.misplaced(fig))  # a test reads it; a live run is shown all the same
+    told = f' data-misplaced="{html.escape(crowded)}"' if crowded else ""
     page = (
         f'<img class="jp-needs-light-background" alt="{html.escape(words)}" '
         f'style="max-width:100%;width:{fig.get_figwidth() * 96:.0f}px;height:auto;border-radius:6px" '
-        f'src="data:image/svg+xml;base64,{data}">'
+        f'src="data:image/svg+xml;base64,{data}"{told}>'
     )
     _publish(page, f"[Figure: {fig.pdlab_title} {words} Evidence: {shown}]")
 
@@ -102,6 +105,8 @@ def _grid(rows: Any, headers: Sequence[str] | None) -> tuple[list[str], list[lis
         raise BadInput("none", "one name a column", "headers", "name the columns")
     else:
         names, cells = list(headers), [list(row) for row in rows]
+    if not all(name.strip() for name in names) or len(set(names)) < len(names):
+        raise BadInput(f"headers {names}", "a name of its own for each column", "headers", "say what each column holds")
     odd = [len(row) for row in cells if len(row) != len(names)]
     if odd or not cells:
         raise BadInput(f"rows of {odd} cells" if odd else "no rows", f"rows of {len(names)}", "rows", "give each column one value")
@@ -128,7 +133,8 @@ def _numeric(text: str) -> bool:
 
 def _html_table(names: Iterable[str], rows: list[list[str]], right: list[bool], caption: str, shown: str) -> str:
     def cell(tag: str, text: str, i: int, scope: str = "") -> str:
-        return f'<{tag}{scope} style="text-align:{"right" if right[i] else "left"}">{html.escape(text)}</{tag}>'
+        whole = ";white-space:nowrap" if tag == "td" and len(text) <= SHORT_CELL else ""
+        return f'<{tag}{scope} style="text-align:{"right" if right[i] else "left"}{whole}">{html.escape(text)}</{tag}>'
 
     head = "".join(cell("th", name, i, ' scope="col"') for i, name in enumerate(names))
     body = "".join("<tr>" + "".join(cell("td", text, i) for i, text in enumerate(row)) + "</tr>\n" for row in rows)
