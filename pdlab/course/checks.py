@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections import Counter
@@ -54,7 +53,7 @@ def show_hint(exercise_id: str) -> None:
     head = f"{exercise.id} hint {step} of {count}"
     tail = " (again: there is no further one)" if again else " (the last one)" if step == count else ""
     says = exercise.hints[step - 1].strip()
-    feedback.publish(f"{head}{tail}: {says}", feedback.panel(f"<strong>{head}</strong>{tail}: {html.escape(says)}"))
+    feedback.publish(f"{head}{tail}: {says}", feedback.panel(f"<strong>{head}</strong>{tail}: {feedback.marked(says)}"))
 
 
 @cache

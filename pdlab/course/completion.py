@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 
 import yaml
 
@@ -40,4 +41,5 @@ def lines() -> list[Line]:
 def show() -> None:
     """Print the list with the exercises of each line."""
     for number, line in enumerate(lines(), 1):
-        print(f"{number:2}. {line.says}\n    proved by {', '.join(line.proved_by)}")
+        print(fill(f"{number:2}. {line.says}", 90, subsequent_indent="    "))
+        print(f"    proved by {', '.join(line.proved_by)}")

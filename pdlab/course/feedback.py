@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,8 +38,13 @@ class Feedback:
     @property
     def html(self) -> str:
         head = f"{self.id} {self.outcome}"
-        rest = html.escape(self.text[len(head) :])
+        rest = marked(self.text[len(head) :])
         return panel(f"<strong>{html.escape(head)}</strong>{rest}", _LINE[self.outcome])
+
+
+def marked(text: str) -> str:
+    """Plain words as HTML; what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def panel(inner: str, line: str = "4px solid var(--jp-border-color2, #767676)") -> str:

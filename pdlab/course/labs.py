@@ -25,7 +25,7 @@ def lab_run(name: str, measure: Callable[[Path], object]) -> Path:
     """
     if not live():
         directory = recorded(name)
-        print(f"recorded: {made(directory)}. {SWITCH}=1 measures on this machine instead.")
+        print(f"recorded: {made(directory)}.\n{SWITCH}=1 measures on this machine instead.")
         return directory
     directory = Path(os.environ.get(PLACE, Path.home() / ".cache" / "pdlab" / "labs")) / name
     directory.mkdir(parents=True, exist_ok=True)

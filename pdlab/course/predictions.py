@@ -23,7 +23,7 @@ def keep(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> Non
     else:
         _kept[guess_id] = spelled(plain)
         says = f"guess kept: {_kept[guess_id]}. Never marked; guesses() shows it again."
-    feedback.publish(f"{guess_id} {says}", feedback.panel(f"<strong>{html.escape(guess_id)}</strong> {html.escape(says)}"))
+    feedback.publish(f"{guess_id} {says}", feedback.panel(f"<strong>{html.escape(guess_id)}</strong> {feedback.marked(says)}"))
 
 
 def show(outcomes: Mapping[str, Any]) -> None:
