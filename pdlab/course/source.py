@@ -31,6 +31,7 @@ KERNEL = {
         "pygments_lexer": "ipython3",
     },
 }
+SHOWS, FOLDED_LINES = re.compile(r"\bshow_(?:figure|table)\("), 10
 KEPT_METADATA = ("check", "exercise", "tags")
 
 
@@ -94,6 +95,8 @@ def notebooks(source: Source) -> tuple[NotebookNode, NotebookNode]:
             except ValueError as error:
                 problems.append(f"{source.path}: cell {identity}: {error}")
                 continue
+            if _only_shows(cell):
+                metadata["jupyter"] = {"source_hidden": True}  # JupyterLab shows three dots that open it
             for cells, text in zip((learner, answers), pair, strict=True):
                 cells.append(new_code_cell(text, id=identity, metadata=dict(metadata)))
         else:
@@ -178,6 +181,12 @@ def _require_stub(cell: NotebookNode, learner: str) -> None:
         raise ValueError(f"exercise {name} has no {BEGIN!r} … {END!r}")
     if not _stub_lines(learner):
         raise ValueError(f"exercise {name} leaves the learner no '...' to replace")
+
+
+def _only_shows(cell: NotebookNode) -> bool:
+    """Whether a long cell is there for the figure or table that it draws, and its code is not the lesson."""
+    asked = "exercise" in cell.metadata or "check" in cell.metadata or "predict(" in cell.source
+    return not asked and bool(SHOWS.search(cell.source)) and cell.source.count("\n") >= FOLDED_LINES - 1
 
 
 def _cell_id(cell: NotebookNode, taken: dict[str, int]) -> str:
