@@ -21,7 +21,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from pdlab.errors import BadInput
 
-MOST_BYTES = 100_000_000  # a learner's file; the course's own take a tenth of it
+MOST_BYTES = 25_000_000  # a learner's file; the course's own have less than 1 MB
+MOST_CELLS, MOST_PARSED = 2_000, 200_000  # cells of a file; characters of a cell that are looked through
 
 Role = Literal["given", "guess", "answer", "check", "extra"]
 
@@ -83,7 +84,10 @@ class LearnerCell:
 def read_learner(path: Path) -> list[LearnerCell]:
     """The cells of a learner's notebook, read forgivingly.  Raises BadInput when it is none."""
     if path.exists() and not path.is_dir() and (not path.is_file() or path.stat().st_size > MOST_BYTES):
-        raise BadInput(f"a file of more than {MOST_BYTES:,} bytes, or no ordinary file", "a notebook", str(path))
+        raise BadInput(
+            f"a file of more than {MOST_BYTES:,} bytes, or no ordinary file", "a notebook", str(path),
+            "where it is large by what it shows, clear its outputs (Edit, Clear Outputs of All Cells)",
+        )  # fmt: skip
     try:
         document = json.loads(path.read_bytes())
         cells = document["cells"]
@@ -96,6 +100,8 @@ def read_learner(path: Path) -> list[LearnerCell]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         what = str(error) if isinstance(error, OSError) else "something that is no notebook of format 4"
         raise BadInput(what, "a Jupyter notebook (.ipynb, format 4)", str(path)) from None
+    if len(cells) > MOST_CELLS:
+        raise BadInput(f"{len(cells):,} cells", f"at most {MOST_CELLS:,}", str(path))
     seen: set[str] = set()
     found = []
     for cell in cells:
@@ -109,7 +115,8 @@ def read_learner(path: Path) -> list[LearnerCell]:
 
 
 def _text(source: Any) -> str:
-    return "".join(map(str, source)) if isinstance(source, list) else source if isinstance(source, str) else ""
+    text = "".join(map(str, source)) if isinstance(source, list) else source if isinstance(source, str) else ""
+    return text.encode(errors="replace").decode()  # half a surrogate pair is text for JSON and for nobody else
 
 
 def _shown(outputs: Any) -> str:
@@ -266,6 +273,8 @@ STORED_CORRECT = "the notebook as stored shows it as correct, and this run does 
 
 
 def _binds(source: str, name: str) -> bool:
+    if len(source) > MOST_PARSED:
+        return False
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

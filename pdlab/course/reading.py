@@ -10,9 +10,10 @@ from pdlab.course import units
 from pdlab.course.answers import Bag, Calls, Other, Quantity, Raised, is_number
 
 _NUMBER = re.compile(
-    r"\s*[~≈=]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
-    r"(?:\s*/\s*(?P<under>\d+))?\s*(?P<unit>.*?)\s*"
+    r"[~≈=]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
+    r"(?:\s*/\s*(?P<under>\d+))?\s*(?P<unit>.*)"
 )
+MOST_NUMBER_CHARACTERS = 200  # a number and its unit; a longer text is none, and the pattern would be slow on it
 _YES, _NO = {"yes", "true", "y"}, {"no", "false", "n"}
 
 
@@ -42,7 +43,7 @@ def number(plain: Any, unit: str) -> Any:
 
 
 def _quantity(text: str, unit: str) -> Quantity | Any:
-    found = _NUMBER.fullmatch(text)
+    found = _NUMBER.fullmatch(text.strip()) if len(text) <= MOST_NUMBER_CHARACTERS else None
     if found and found["unit"].startswith(","):
         raise Unreadable("decimal-comma", f"write {text.strip()[:60]!r} with a decimal point")
     if found is None:
