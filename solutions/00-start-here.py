@@ -18,6 +18,8 @@ DistServe, a paper at OSDI 2024, disaggregates too. It reports up to 7.4 times t
 *Published; see Sources.* Neither side is careless, and both are right. How can that be?
 
 Commit to a guess: **sixteen GPUs run two copies of one model today. Should their team split the phases?**
+
+The boxes below hold code. Click into the first, press Shift and Enter, and it runs. In the second, put your guess in place of the three dots and run it too. Guesses are kept and never marked.
 """
 
 # %%
@@ -33,8 +35,6 @@ predict("0.a", split, choices=["yes", "no", "it depends"])
 
 # %% [markdown]
 """
-You run a cell with Shift and Enter. Replace the three dots by your guess and run it again. Guesses are kept and never marked.
-
 ## What this course is about
 
 A request has two phases. *Prefill* reads the whole prompt at once. *Decode* writes the answer, a token at a time. On one worker they share the hardware and get in each other's way. Apart, they need not; but then what prefill has computed must travel to decode.
@@ -47,13 +47,15 @@ Whether that pays is a question of numbers: how many bytes, over which link, for
 
 ## How checking works
 
-An exercise is two cells. In the first you replace `...` by your answer. The second checks it, and says one of three things:
+A box with text or code is a *cell*, and an exercise is two of them. In the first you replace `...` by your answer. The second checks it, and says one of three things:
 
 - **not attempted**: the dots are still there;
 - **not yet**: an answer is there and it is not right. You are told what kind of mistake it looks like, never the answer;
 - **correct**: with the points, and why it matters.
 
 Any honest form of an answer will do: `1500`, `1500.0`, `"1,500"`, a NumPy number; where there is a unit, a text such as `"1.5 GB"`. Ask for help with `hint("0.1")`, once for each further step.
+
+Some cells are there for the figure or table that they draw. Their code is folded into three dots; a click opens it.
 
 Try it. **A request arrives with a prompt of 2,000 tokens and gets an answer of 200 tokens. How many tokens does the conversation hold then?**
 """
@@ -139,12 +141,12 @@ print("course files:", "found" if files_ok else "missing: clone the course again
 |---|---|---|---|
 | 00 | start here | how does this course work? | 15 |
 | 01 | two phases | why do prefill and decode disturb each other? | 40 |
-| 02 | KV sizing | how many bytes would have to travel? | 40 |
-| 03 | the hand-off budget | how long do they take, at least? | 40 |
-| 04 | published arithmetic | what do the papers' figures say, and what not? | 40 |
-| 05 | topology and cost | what does a fair comparison hold equal? | 35 |
-| 06 | four metrics | which number is a promise to the reader? | 40 |
-| 07 | the equal-budget plan | which design meets the promise at a higher rate? | 40 |
+| 02 | KV sizing | how many bytes would have to travel? | 45 |
+| 03 | the hand-off budget | how long do they take, at least? | 45 |
+| 04 | published arithmetic | what do the papers' figures say, and what not? | 50 |
+| 05 | topology and cost | what does a fair comparison hold equal? | 40 |
+| 06 | four metrics | which number is a promise to the reader? | 50 |
+| 07 | the equal-budget plan | which design meets the promise at a higher rate? | 50 |
 | 08 | routing | which prompts should travel? | 35 |
 | 09 | the broken short prompt | is this proposal sound? | 40 |
 | 10 | review | what do you still know a day later? | 30 |

@@ -2,7 +2,7 @@
 """
 # 02 · What a prompt weighs
 
-**Time** 40 minutes. **Before this** notebook 01: why each decode step reads the cache. **You need** attention as a Transformer does it: queries, keys, values, heads.
+**Time** 45 minutes. **Before this** notebook 01: why each decode step reads the cache. **You need** attention as a Transformer does it: queries, keys, values, heads.
 
 At the end you can open any model's `config.json` and say how many bytes a prompt leaves behind: in total, on each GPU, and in whole blocks. Then you predict, to the byte, what a transfer between two real servers counted.
 """
@@ -504,8 +504,8 @@ Your guesses from the start:
 # %%
 size = {row[0]: row[-1] for row in rows}
 guesses({
-    "2.a": f"{size['opt-66b'] / size['deepseek-v3']:.1f}",
-    "2.b": f"{kv.kv_bytes(shape, 2000) / 1e6:.2f}",
+    "2.a": f"{size['opt-66b'] / size['deepseek-v3']:.1f} times as many bytes",
+    "2.b": f"{kv.kv_bytes(shape, 2000) / 1e6:.2f} MB",
 })
 
 # %% [markdown]

@@ -2,7 +2,7 @@
 """
 # 03 · The hand-off budget
 
-**Time** 40 minutes. **Before this** notebook 02: you can say how many bytes a prompt leaves behind. **You need** nothing else.
+**Time** 45 minutes. **Before this** notebook 02: you can say how many bytes a prompt leaves behind. **You need** nothing else.
 
 At the end you can say, for a link and a prompt, the least time a hand-off takes, and you know which sentences that number supports. You can also say where in the stream of tokens the wait shows up.
 """
@@ -17,9 +17,9 @@ from pdlab.theory import kv, link
 
 The people who built Mooncake timed their transfer engine on two machines. Each moved 40 GB, the cache of a prompt of 128k tokens of LLaMA3-70B. *Published: Mooncake's own benchmark, see Sources.*
 
-| | network | what the network cards add up to | what arrived |
+| machine | network | what the network cards add up to | what arrived |
 |---|---|---|---|
-| one machine | 4 × 200 Gbit/s | 100 GB/s | 87 GB/s |
+| one | 4 × 200 Gbit/s | 100 GB/s | 87 GB/s |
 | the other | 8 × 400 Gbit/s | 400 GB/s | ? |
 
 Twice the cards, each twice as fast. The software is the same, and so is the payload.
@@ -52,7 +52,7 @@ predict("3.b", my_links)
 # %%
 ax = figure(
     "Four times the wire brought 2.2 times the payload",
-    label="published", source="Mooncake transfer engine, 40 GB payload, RoCE",
+    label="published", source="Mooncake transfer engine, 40 GB payload",
     xlabel="GB/s", size=(8, 3.4),
 )
 for row, peak, arrived in ((0, 400, 190), (1, 100, 87)):
@@ -252,7 +252,7 @@ The 25 GB/s link comes back on the list, with scale factors too. Whether the ans
 
 A design note crosses your desk. The link is a 200 Gbit/s card. Somebody measured it: *"655,360,000 B took 27.2144 ms from request to last byte, so the rate is 24.08 GB/s"*. Six sentences:
 
-| | sentence |
+| letter | sentence |
 |---|---|
 | A | The card has 200 Gbit/s, so we plan the transfer with 25 GB/s. |
 | B | 2,000 tokens are 625 MiB, so at an effective 25 GB/s the bytes take 625 / 25,000 s = 25.0 ms. |
@@ -261,7 +261,7 @@ A design note crosses your desk. The link is a 200 Gbit/s card. Somebody measure
 | E | On a 100 GB/s link the floor of 2,000 tokens is 7.6 ms, so our P99 stays below 20 ms. |
 | F | Halving the bytes halves the bandwidth floor, at any rate. |
 
-Give each its fault, or clear it: `"peak"` (a data sheet's rate in place of an effective one), `"prefix"` (10⁶ and 2²⁰ mixed), `"setup twice"`, `"setup forgotten"`, `"floor as tail"` (a floor in place of a percentile), or `"sound"`.
+Give each its fault, or clear it: `"peak"` (a data sheet's rate in place of an effective one), `"prefix"` (10⁶ and 2²⁰ mixed), `"setup twice"`, `"setup forgotten"`, `"floor as tail"` (a floor in place of a percentile; the P99 is the time under which 99 of 100 requests stay), or `"sound"`.
 """
 
 # %% exercise="3.5"
@@ -449,7 +449,7 @@ The bytes now move twice, and each leg has a floor of its own. But a decode work
 
 Which way does each statement describe: `"direct"` transfer, the `"store"`, or `"both"`?
 
-| | statement |
+| letter | statement |
 |---|---|
 | A | The decode worker and its free blocks must be known before the first byte leaves. |
 | B | Blocks can be evicted between the moment they are written and the moment they are read. |

@@ -2,7 +2,7 @@
 """
 # 04 · Reading published numbers
 
-**Time** 40 minutes. **Before this** notebooks 02 and 03. **You need** nothing else.
+**Time** 50 minutes. **Before this** notebooks 02 and 03. **You need** nothing else.
 
 At the end you can redo a paper's arithmetic with explicit units, say what a traffic figure promises and what it doesn't, and quote a speed-up with everything that belongs to it.
 """
@@ -100,7 +100,7 @@ size = kv.kv_bytes(kv.from_config(kv.load("opt-66b")), 512, "float16")
 print("                in print     with explicit units")
 print(f"one request     1.13 GB      {size / 2**30:.3f} GiB, which is {size / 1e9:.3f} GB")
 print(f"ten a second    11.3 GB      {10 * size / 2**30:.2f} GiB, which is {10 * size / 1e9:.2f} GB")
-print(f"on the wire     90 Gbps      {link.traffic_gbit_s(size, 10):.2f} Gbit/s, and protocol overhead on top")
+print(f"on the wire     90 Gbps      {link.traffic_gbit_s(size, 10):.2f} Gbit/s, without protocol overhead")
 
 # %% [markdown]
 """
@@ -112,7 +112,7 @@ So the "GB" in print are GiB. Then 11.3 × 8 = 90.4, and the GiB have become bit
 
 96.64 Gbit/s is an *average*. It says what leaves in a long time, divided by the time. Here are five sentences that people attach to it. Which follow from 96.64 Gbit/s at ten requests a second: `"follows"`, or `"does not follow"`?
 
-| | sentence |
+| letter | sentence |
 |---|---|
 | A | A network of 25 Gbit/s between the nodes cannot carry this traffic. |
 | B | A link of 100 Gbit/s is enough. |
@@ -139,7 +139,7 @@ check("4.3", claims)
 
 # %% [markdown]
 """
-How bad can "enough on average" be? Think of the link as a counter with one clerk. Each request takes the same time S to send. Requests come when they like, R a second on average. When one comes while another is being sent, it waits. This queue has a name, *M/D/1* (random arrivals, **d**eterministic service, one server), and its mean wait a formula:
+How bad can "enough on average" be? Think of the link as a counter with one clerk. Each request takes the same time S to send. Requests come when they like, R a second on average. When one comes while another is being sent, it waits. This queue has a name, *M/D/1*: M for random arrivals, D for a service time that is always the same, 1 for one server. Its mean wait has a formula:
 
     mean_wait = R × S² / (2 × (1 − R × S))
 
@@ -204,7 +204,7 @@ Against vLLM, on the same chatbot work, the range is 2.0 to 4.6. The paper print
 # %%
 ax = figure(
     "7.4 is one end of one range, against one baseline",
-    label="published", source="DistServe, OSDI 2024, section 6.2: OPT, A100, 90 % SLO attainment",
+    label="published", source="DistServe, OSDI 2024, section 6.2: OPT, A100, over 90 % within both targets",
     xlabel="request rate per GPU, as a multiple of the baseline's", size=(8, 4.2),
 )
 RANGES = [  # from the last row up
@@ -232,7 +232,7 @@ show_figure(ax, alt=(
 """
 Five sentences from the wild (made up, and you have read each of them). What is wrong with each: `"metric"`, `"condition missing"`, `"baseline missing"`, `"baseline wrong"`, or `"complete"`?
 
-| | sentence |
+| letter | sentence |
 |---|---|
 | A | DistServe makes generation 7.4 times faster than DeepSpeed-MII, with 90 % of requests inside both targets. |
 | B | DistServe sustains up to 7.4 times the request rate per GPU of DeepSpeed-MII. |
@@ -338,6 +338,7 @@ One more guess, before the explanation. Imagine a *single* GPU that does both ph
 """
 
 # %%
+# requests a second of one GPU
 my_ideal = ...
 ### BEGIN SOLUTION
 my_ideal = 2.5
@@ -361,7 +362,7 @@ vLLM's documentation says what its feature is for: setting TTFT and ITL apart fr
 
 So before you disaggregate, ask what is binding. For each deployment: is a trial `"worth measuring"`, or is there `"no case"`?
 
-| | deployment |
+| letter | deployment |
 |---|---|
 | A | Ten million documents to summarise by Monday. Nobody waits for any single one. |
 | B | A chat service on 64 GPUs with long prompts. Its TPOT target breaks whenever a long prompt arrives; the chunk size has been tuned. |

@@ -2,7 +2,7 @@
 """
 # 05 · Where the pieces stand, and what they cost
 
-**Time** 35 minutes. **Before this** notebooks 03 and 04. **You need** the sizes of notebook 02.
+**Time** 40 minutes. **Before this** notebooks 03 and 04. **You need** the sizes of notebook 02.
 
 At the end you can follow a request through a disaggregated cluster and say who decides what at each door. You can count what both designs pay for, and you know the one figure that decides between them.
 """
@@ -84,9 +84,9 @@ So a cluster that is split in two has two kinds of full. To see what it costs, f
 
 ## Seven doors
 
-| | step | who | what is decided or moved |
+| door | step | who | what is decided or moved |
 |---|---|---|---|
-| 1 | admit | ingress | tokenise; count; refuse what cannot fit or cannot finish in time |
+| 1 | admit | ingress, the front door | tokenise; count; refuse what cannot fit or cannot finish in time |
 | 2 | choose prefill | router | the worker that is done first: uncached prompt tokens, queue in front of them, prefix locality |
 | 3 | reserve decode | router, decode worker | a worker by its load, and free blocks in it |
 | 4 | prefill | prefill worker | computes the KV of the prompt |
@@ -100,7 +100,7 @@ With a **shared store**, such as Mooncake's, prefill *publishes* blocks under a 
 
 Five sentences. Is each true of `"direct"` transfer, of a shared `"store"`, of `"both"`, or of `"neither"`?
 
-| | sentence |
+| letter | sentence |
 |---|---|
 | A | The receiver is known before the first byte leaves. |
 | B | A block may outlive the request that made it and serve a stranger. |
@@ -133,7 +133,7 @@ A hand-off is a change of owner, like a house sale. Five things have to be true 
 
 Here are six bad days. They are hypothetical, and lab L3 makes some of them happen. Which check, from the list above, was missing?
 
-| | what happened |
+| day | what happened |
 |---|---|
 | A | Decode had been upgraded to new weights of the same shape. Prefill had not. Answers are fluent and a little strange. |
 | B | Prefill keeps 128 tokens in a block, decode 64. The bytes arrive complete and mean nothing. |
@@ -207,7 +207,7 @@ The two roads are built by different people. **Ray Serve** starts processes, sca
 
 A design note describes the cluster you are to run. Which of its lines are wrong? Give their letters.
 
-| | line |
+| letter | line |
 |---|---|
 | A | Ray Serve starts the prefill and decode replicas, and restarts one that dies. |
 | B | The prefill replica returns its KV blocks as a Ray object; we size the object store at 64 GB for a hundred prompts. |
@@ -233,7 +233,7 @@ check("5.3", wrong_lines)
 
 Two designs for one budget:
 
-| | aggregated | disaggregated |
+| count | aggregated | disaggregated |
 |---|---|---|
 | workers | two, each prefills and decodes | one prefills, one decodes |
 | GPUs a worker | 8 (TP8) | 8 (TP8) |
@@ -300,7 +300,8 @@ check("5.5", kv_room_bytes)
 rows = []
 for replicas, tensor in ((2, 8), (4, 4), (8, 2)):
     left = replicas * (tensor * usable - copy)
-    rows.append([f"{replicas} × TP{tensor}", f"{replicas * copy / 1e9:,.1f}", f"{left / 1e9:,.1f}", round(left / 327_680)])
+    in_gb = [f"{size / 1e9:,.1f}" for size in (replicas * copy, left)]
+    rows.append([f"{replicas} × TP{tensor}", *in_gb, round(left / 327_680)])
 show_table(
     rows, ["16 GPUs as", "weights, GB", "room for KV, GB", "tokens"],
     caption="Each halving of the worker doubles the copies",
@@ -390,7 +391,7 @@ show_table(
         ["E", "idle share of the prefill pool", "–", f"{1 - simcheck.busy_shares(two)['prefill']:.0%}"],
         ["F", "highest tested rate that meets all targets, requests/s", "14", "22"],
     ],
-    ["", "observation at 12 requests/s", "2 × TP8, aggregated", "3 × TP4 + 1 × TP4"],
+    ["row", "observation at 12 requests/s", "2 × TP8, aggregated", "3 × TP4 + 1 × TP4"],
     caption="One comparison, six entries of the bill",
     label="simulated", source="AISimulate, 16 × H100 on both sides, 2,000 tokens in, 200 out, cold cache",
 )
@@ -494,7 +495,7 @@ Your guesses from the start:
 """
 
 # %%
-guesses({"5.a": "prefill", "5.b": f"{2 * copy / 1e9:.0f}"})
+guesses({"5.a": "prefill", "5.b": f"{2 * copy / 1e9:.0f} GB, two copies"})
 
 # %% [markdown]
 """
@@ -509,7 +510,10 @@ Nothing but a lower bound. Queueing, buffers and synchronisation come on top, an
 <details><summary>From 04: "DistServe serves up to 7.4 times the requests". Against what, and under which condition?</summary>
 Against DeepSpeed-MII, as a maximum, of the request rate per GPU at which over 90 % of requests meet both TTFT and TPOT targets. Against vLLM the paper's figures are smaller. And it is capacity within targets that rises, not raw throughput.
 </details>
+"""
 
+# %% [markdown]
+"""
 **Next** is notebook 06: what the four metrics mean, and who calls the same run a pass.
 
 ## Sources

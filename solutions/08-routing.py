@@ -24,15 +24,17 @@ A request arrives: 300 tokens, and no server has ever seen any of them. Two rout
 
 Nobody misconfigured anything. Each does what its documentation says. And this short cold prompt is the most common request there is.
 
-Guess first. Which single fact about the request does one of them look at, and the other ignore?
+Guess first. Which single fact does one of them look at, and the other ignore? (The *share of the prompt* is the part of it that a cache does not hold.)
 """
 
 # %%
+# One of these four, as it stands there.
+FACTS = ["length of the prompt", "share of the prompt", "length of the answer", "queue on prefill"]
 fact = ...
 ### BEGIN SOLUTION
 fact = "share of the prompt"
 ### END SOLUTION
-predict("8.a", fact, choices=["length of the prompt", "share of the prompt", "length of the answer", "queue on prefill"])
+predict("8.a", fact, choices=FACTS)
 
 # %% [markdown]
 """
@@ -214,7 +216,8 @@ Engines cache whole blocks, and a block counts as a hit only when every block be
 
 # %% exercise="8.5"
 # Exercise 8.5
-# Block size 128. A server holds a prompt of 700 tokens. A new prompt of 1,000 tokens begins with the same 650.
+# Block size 128. A server holds a prompt of 700 tokens.
+# A new prompt of 1,000 tokens begins with the same 650.
 # How many of the new prompt's tokens must that server compute?
 to_compute = ...
 ### BEGIN SOLUTION
@@ -313,7 +316,8 @@ Both sides grow with the prompt. Setup is the only thing that length can make up
 
 # %% exercise="8.9"
 # Exercise 8.9
-# For each link the shortest prompt, in whole tokens, whose hand-off floor is below the disturbance. Or "never".
+# For each link the shortest prompt, in whole tokens, whose hand-off floor
+# is below the disturbance. Or "never".
 turns_at = {"100 GB/s": ..., "25 GB/s": ..., "10 GB/s": ...}
 ### BEGIN SOLUTION
 turns_at = {"100 GB/s": 295, "25 GB/s": "never", "10 GB/s": "never"}
@@ -328,7 +332,7 @@ Two links of three never get there, however long the prompt. On them a threshold
 
 But look at what was compared: milliseconds that *this* request waits for its first token, and milliseconds that *other* requests' tokens are late. They fall on different people and under different targets. The inequality bounds the question. The answer is attainment, measured under each rule with the same trace.
 
-Last, read a sentence from a design review, and name what is wrong with it: *"Our decode pool has a prefix cache hit rate of 60 %, so we route decode by prefix overlap and keep it that way."* All prompts of that fleet are prefilled remotely.
+Last, a sentence from a design review: *"Our decode pool has a prefix cache hit rate of 60 %, so we route decode by prefix overlap and keep it that way."* All prompts of that fleet are prefilled remotely. What does the sentence get for its trouble?
 """
 
 # %% exercise="8.10"
@@ -362,14 +366,31 @@ So the sentence is half right. There is a saving, and it is bytes, not prefill. 
 4. A hit counts in whole blocks, from the first block on.
 5. A threshold comes from a measurement. Its unit is tokens, and its reason is somebody's latency.
 
-Two questions from earlier notebooks. Of a 1,000-token prompt on a server with block size 128, how many blocks does a transfer move (02)? And what does a 94.7 % attainment hide, if 90 % is the other figure (06)?
+Your guess from the start:
 """
 
 # %%
-guesses({"8.a": "share of the prompt"})
+guesses({"8.a": "share of the prompt: Dynamo asks for it"})
 
 # %% [markdown]
 """
+## Two questions from before
+
+Answer from memory, aloud or on paper. Then open the line.
+
+<details><summary>From 02: a prompt of 1,000 tokens is moved from a server with a block size of 128. How many blocks travel, and how many of their token slots are empty?</summary>
+8 blocks, which is 1,024 slots; 24 of them are empty and travel along.
+</details>
+
+<details><summary>From 06: one report says 94.7 % attainment, another 90 %, for the same run. What does the larger figure hide?</summary>
+The requests that failed. It divides by the successful ones, so every failure makes it better. The smaller one divides by all that were offered.
+</details>
+"""
+
+# %% [markdown]
+"""
+**Next** is notebook 09: a proposal that sends every prompt away.
+
 ## Sources
 
 - llm-d inference scheduler, `prefix-based-pd-decider` (read in its source, accessed 2026-11-30).

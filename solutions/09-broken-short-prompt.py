@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 09 · The broken short prompt
 #
-# **Time:** 40 minutes. **Before this:** notebooks 03, 06 and 08.
+# **Time** 40 minutes. **Before this** notebooks 03 and 05 to 08. **You need** nothing else.
 #
 # A proposal is on your desk. It is well written. Its author is a good engineer, it carries
 # numbers, and each number has a unit. You are asked for one word: yes or no.
@@ -51,6 +51,7 @@ from pdlab.course import *
 # again at the end.
 
 # %% predict="9.a"
+# "yes", "no" or "not yet"
 my_first_verdict = ...
 ### BEGIN SOLUTION
 my_first_verdict = "not yet"
@@ -74,7 +75,7 @@ predict("9.a", my_first_verdict, choices=["yes", "no", "not yet"])
 #
 # The evidence at hand is this, and no more:
 #
-# | | evidence | label |
+# | line | evidence | label |
 # |---|---|---|
 # | E1 | KV arithmetic of notebook 02: 327,680 B a token for this model | hypothetical |
 # | E2 | the platform team's line: 10 GB/s sustained, 1 ms setup apart | hypothetical |
@@ -431,7 +432,8 @@ for rate in (1, 2, 4):
         report = slo.analyse(records.read_run(mini / f"{design}-cold-{rate}rps"), mini_accept)
         answered = f"{report.succeeded} of {report.offered}"
         ttft, itl = report.ttft_ms, report.itl_ms
-        rows.append([f"{rate} requests/s", design, answered, f"{ttft.p50:,.0f}", f"{itl.p50:.0f}", report.queue_trend.result])
+        queue = report.queue_trend.result.replace("_", " ")
+        rows.append([f"{rate} requests/s", design, answered, f"{ttft.p50:,.0f}", f"{itl.p50:.0f}", queue])
 
 show_table(
     rows,
@@ -445,13 +447,16 @@ show_table(
 # %% [markdown]
 # Nothing failed and nobody cheated: each request was answered, with the same budget and the same
 # prompts. On this machine the author's design loses on both latencies. At 4 requests a second its
-# queue grows without end, while the other side is far from full.
+# queue grows without end, while the other side is far from full. (*Not evaluable*: thirty requests
+# are too few to tell a growing queue from luck.)
 #
 # Resist the obvious next sentence. Two cores are no fleet. With one core to a pool, half of the machine
 # prefills and the other half decodes everything. How much of the loss comes from that, and how much
 # from the runtime's own work for a hand-off, this run doesn't tell. A loopback says nothing of a
-# fabric, a 135-million model nothing of a 70-billion one, and 30 requests are too few for a P95. What this run proves is small and solid: **the claim
-# "disaggregation lowers ITL" is false as a general sentence.** One counterexample is enough for that.
+# fabric, a 135-million model nothing of a 70-billion one, and 30 requests are too few for a P95.
+#
+# What this run proves is small and solid: **the claim "disaggregation lowers ITL" is false as a
+# general sentence.** One counterexample is enough for that.
 #
 # ## What would change this answer?
 #
@@ -472,14 +477,28 @@ show_table(
 # 4. An opponent whose chunk size was never tuned is no opponent.
 # 5. *Insufficient evidence to adopt* is a verdict. It claims no more than you know.
 #
-# Two questions from earlier notebooks, before you go. What does a Wilson interval on 95 of 100 tell
-# you that 95 % does not (06)? And which of a 1:1 split's two pools ran dry first in the sweep, and
-# why (07)?
+# Your guess from the start. And take a second look at the one of notebook 00: sixteen GPUs run two
+# copies of one model. Should their team split the phases? What would you ask them first?
 
 # %%
-guesses()
+guesses({"9.a": "insufficient evidence, so: not yet"})
 
 # %% [markdown]
+# ## Two questions from before
+#
+# Answer from memory, aloud or on paper. Then open the line.
+#
+# <details><summary>From 06: 95 of 100 requests were good. What does Wilson's interval tell you that "95 %" does not?</summary>
+# How far the true share may be from it: with so few requests anywhere from about 89 to 98 %. So a gate of 95 % is not shown to hold.
+# </details>
+#
+# <details><summary>From 07: one pool of a 1:1 split filled up first in the sweep. Which one, and why?</summary>
+# Prefill. Half of the GPUs did all of it, prompts one after another, while the decode pool was nearly empty. Two replicas would have shared that line.
+# </details>
+
+# %% [markdown]
+# **Next** is notebook 10, in a day or more: what do you still know then?
+#
 # ## Sources
 #
 # - Y. Zhong et al., *DistServe*, OSDI 2024 (accessed 2026-11-30).
