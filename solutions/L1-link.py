@@ -8,7 +8,7 @@ At the end you can measure an effective bandwidth that deserves the name, put it
 
 ## Claim card
 
-| | in this lab |
+| part | in this lab |
 |---|---|
 | **claim** | "A link has a bandwidth. Measure it once, divide the bytes by it, and you have the time of a hand-off." |
 | **expected** | you say so in a minute, before anything is measured |
@@ -65,7 +65,8 @@ run = lab_run("link", link_record.record)
 # %%
 measured = link_record.read(run)
 shm, tcp = (measured[transport][0] for transport in ("shm", "tcp"))
-print(f"{len(shm)} messages over shared memory, {len(tcp)} over TCP, {len({m.size_bytes for m in shm})} sizes; every byte checked")
+sizes = {m.size_bytes for m in shm}
+print(f"{len(shm)} messages over shared memory, {len(tcp)} over TCP, {len(sizes)} sizes; every byte checked")
 
 # %% [markdown]
 """
@@ -155,14 +156,14 @@ rows = [
 ]
 show_table(
     rows,
-    ["bytes", "shm: ms", "GB/s", "middle half", "TCP: ms", "GB/s", "middle half"],
+    ["bytes", "shared memory: ms", "its GB/s", "its middle half", "TCP: ms", "TCP: GB/s", "TCP: middle half"],
     caption="Median time and bandwidth of fifteen messages of each size",
     label="measured", source="NIXL over UCX, two processes", run=run,
 )
 
 # %% [markdown]
 """
-Read the table from the top. A 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes. Where the two balance, the link gives half of what it can. That size is the *half-bandwidth point*, and a link is better described by two numbers, its peak and this point, than by either alone.
+Read the table from the top; a *middle half* leaves out the lowest and the highest quarter of the fifteen rates. A 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes. Where the two balance, the link gives half of what it can. That size is the *half-bandwidth point*, and a link is better described by two numbers, its peak and this point, than by either alone.
 
 At the bottom another effect may show: messages that no longer fit into the processor's caches have to come from memory, and the bandwidth falls again. The *peak* of such a curve is a property of the cache. KV caches are large, so for a hand-off the right-hand end counts.
 
@@ -224,8 +225,9 @@ rate = reports["shm"].sizes[-1].gb_s
 smollm2 = kv.from_config(kv.load("smollm2-135m"))
 size = kv.block_bytes_total(smollm2, 1000, 128)
 floor = link.handoff_floor_ms(size, rate, 1)
-print(f"measured rate at the largest size, shared memory: {rate:.4f} GB/s")
-print(f"SmolLM2, 1,000 tokens in whole blocks: {size:,} B; floor with 1 ms of setup: {floor:.4f} ms")
+print(f"rate at the largest size, shared memory: {rate:.4f} GB/s   [measured]")
+print(f"SmolLM2, 1,000 tokens in whole blocks: {size:,} B")
+print(f"floor with an assumed 1 ms of setup: {floor:.4f} ms   [hypothetical]")
 
 # %% [markdown]
 """
@@ -368,7 +370,8 @@ bytes_a_fragment = rest / (page["counter_bytes"] / 8192)
 ### END SOLUTION
 
 # %% check="L1.9"
-check("L1.9", bytes_a_fragment, expected=page["reconciled"]["unexplained_bytes"] / (page["counter_bytes"] / 8192))
+unexplained = page["reconciled"]["unexplained_bytes"]
+check("L1.9", bytes_a_fragment, expected=unexplained / (page["counter_bytes"] / 8192))
 
 # %% [markdown]
 """
@@ -417,7 +420,8 @@ verdict = {"fits": fits, "one bandwidth": "contradicted", "bytes": "shown", "clu
 # %% check="L1.10"
 keeps = link.within_budget(link.handoff_floor_ms(655_360_000, rate, 1), 20)
 check("L1.10", verdict, expected={
-    "fits": "yes" if keeps else "no", "one bandwidth": "contradicted", "bytes": "shown", "cluster": "not shown",
+    "fits": "yes" if keeps else "no", "one bandwidth": "contradicted",
+    "bytes": "shown", "cluster": "not shown",
 })
 
 # %% [markdown]
@@ -437,8 +441,8 @@ Your guesses from the start:
 
 # %%
 guesses({
-    "L1.a": f"{reports['shm'].sizes[-1].gb_s:.2f}",
-    "L1.b": f"{reports['tcp'].sizes[-1].transfer_ms / reports['shm'].sizes[-1].transfer_ms:.1f}",
+    "L1.a": f"{last['shm'].gb_s:.2f} GB/s",
+    "L1.b": f"{last['tcp'].transfer_ms / last['shm'].transfer_ms:.1f} times as long",
 })
 
 # %% [markdown]
@@ -452,7 +456,10 @@ Each prompt is rounded up on its own: 1 + 8 + 16 + 24 blocks. The empty slots at
 <details><summary>From 03: a vendor's link does "100 Gbit/s". Which three things stand between that and an effective bandwidth?</summary>
 Bits and bytes, a factor of eight. The protocol's overhead. And everything an application adds: message size, registration of memory, contention, synchronisation. Only a measurement of the payload knows the last part.
 </details>
+"""
 
+# %% [markdown]
+"""
 **Next** is lab L2: both designs under load, at an equal budget.
 
 ## Sources

@@ -8,7 +8,7 @@ At the end you have compared aggregated with disaggregated serving on real vLLM 
 
 ## Claim card
 
-| | in this lab |
+| part | in this lab |
 |---|---|
 | **claim** | "With the same hardware, disaggregated serving answers more requests a second within the targets than aggregated serving." |
 | **expected** | you say so in a minute, before anything is measured |
@@ -76,9 +76,12 @@ The plan and its requests were fixed before the run that you see, but not at the
 # %%
 c, a = the_plan.comparison, the_plan.acceptance
 print(f"budget       {the_plan.budget} {the_plan.budget_unit}s on each side, model {c.model}")
-print(f"load         {c.offered_rates_rps} requests/s, Poisson, {c.duration_seconds:g} s each, after {c.warmup_requests} for warm-up")
-print(f"targets      TTFT {a.ttft_max_ms:g} ms, TPOT {a.tpot_max_ms:g} ms, longest gap {a.max_itl_per_request_ms:g} ms")
-print(f"gates        attainment {a.slo_attainment_min:.0%} of all offered, errors {a.error_rate_max:.0%} at most, no growing queue")
+print(f"load         {c.offered_rates_rps} requests/s, Poisson, {c.duration_seconds:g} s each")
+print(f"warm-up      {c.warmup_requests} requests, not counted")
+print(f"targets      TTFT {a.ttft_max_ms:g} ms, TPOT {a.tpot_max_ms:g} ms", end="")
+print(f", longest gap {a.max_itl_per_request_ms:g} ms")
+print(f"gates        attainment {a.slo_attainment_min:.0%} of all offered", end="")
+print(f", errors {a.error_rate_max:.0%} at most, no growing queue")
 
 # %% [markdown]
 """
@@ -86,7 +89,7 @@ Aggregated: two vLLM servers of one core, each of which prefills and decodes; re
 
 Which of these statements can a run of this plan prove or refute? Give the letters.
 
-| | statement |
+| letter | statement |
 |---|---|
 | A | On this machine and this trace, design X has the higher capacity among the tested rates. |
 | B | On an H100 the same design has the higher capacity. |
@@ -128,7 +131,8 @@ for name, one in (tuning | main).items():
     unique = len(set(one.table["request_id"].to_pylist()))
     assert unique == len(status) and set(status) <= {"ok", "failed", "rejected", "timeout", "cancelled"}
 rates = the_plan.comparison.offered_rates_rps
-print(f"{len(tuning)} tuning runs and {len(main)} runs of the plan, every offered request with one row and one status")
+print(f"{len(tuning)} tuning runs and {len(main)} runs of the plan;")
+print("every offered request has one row and one status")
 
 # %% [markdown]
 """
@@ -185,7 +189,7 @@ Look at the last row of the table. One replica alone, on one core, met the same 
 
 A colleague could not wait for the lab. He ran something himself and sends you this. *[hypothetical: made up for this exercise]*
 
-| | aggregated | disaggregated |
+| row | aggregated | disaggregated |
 |---|---|---|
 | servers | 1 replica of 1 core | 1 prefill + 1 decode, 1 core each |
 | requests | 28 | 28 |
@@ -225,9 +229,14 @@ compared = {
     rate: compare.compare(*pair(rate), the_plan.acceptance, single=single if rate == rates[-1] else None)
     for rate in rates
 }
-for rate, found in compared.items():
-    marks = {"pass": "ok", "fail": "FAIL", "not_carried": "not carried"}
-    print(f"{rate:g} requests/s: " + ", ".join(f"{check.name} {marks[check.result]}" for check in found.checks))
+marks = {"pass": "ok", "fail": "FAIL", "not_carried": "not carried"}
+names = [check.name for check in compared[rates[0]].checks]
+show_table(
+    [[name, *(marks[found.checks[row].result] for found in compared.values())] for row, name in enumerate(names)],
+    ["gate", *(f"{rate:g} requests/s" for rate in rates)],
+    caption="May the two designs' runs be compared?", label="measured",
+    source="SmolLM2-135M on vLLM, two cores", run=run / f"aggregated-cold-{rates[0]:g}rps",
+)
 
 # %% [markdown]
 """
@@ -261,7 +270,8 @@ def grown(name, server):
 slow = f"disaggregated-cold-{rates[0]:g}rps"
 for server in ("prefill-0", "decode-0"):
     rose = grown(slow, server)
-    tokens = {k.split("[")[1][:-1]: int(v) for k, v in rose.items() if k.startswith("prompt_tokens_by_source")}
+    kind = "prompt_tokens_by_source"
+    tokens = {k.split("[")[1][:-1]: int(v) for k, v in rose.items() if k.startswith(kind)}
     print(f"{server:<10} {tokens}   [measured]")
 
 # %% [markdown]
@@ -404,15 +414,14 @@ for design, colour in (("aggregated", "#D55E00"), ("disaggregated", "#0072B2")):
         ax.step(values, share, where="post", color=colour, linestyle="-" if design == "aggregated" else "--")
         left = design == "aggregated"
         at = int(len(values) * (0.9 if left else 0.15))
-        ax.annotate(design, (values[at], share[at]), color=colour, textcoords="offset points",
-                    xytext=(-8, 0) if left else (8, -10), ha="right" if left else "left")
+        name_at(ax, values[at], share[at], design, colour, -8 if left else 8, 0 if left else -12)
 axes[0].set(xlabel="TTFT (ms)", xscale="log", ylabel="share of requests")
 axes[1].set(xlabel="longest gap of a request (ms)", xscale="log")
 for ax, ticks, limit in zip(axes, ([100, 300, 1000, 3000], [50, 100, 200, 400]), (a.ttft_max_ms, a.max_itl_per_request_ms)):
     ax.set_xticks(ticks, [f"{t:,}" for t in ticks])
     ax.set_xticks([], minor=True)
     ax.axvline(limit, color="#1B1B1B", linestyle=":")
-    ax.annotate("target", (limit, 0.02), xytext=(-4, 0), textcoords="offset points", ha="right", color="#1B1B1B")
+    name_at(ax, limit, 0.5, "target", dx=5)
 show_figure(axes[0].figure, alt=f"""
     Two distribution curves over the requests at {rates[1]:g} requests/s. Median TTFT: aggregated
     {at_middle[0].ttft_ms.p50:,.0f} ms, disaggregated {at_middle[1].ttft_ms.p50:,.0f} ms; the target is
@@ -439,7 +448,7 @@ judged = {
     design: [(rate, report(main[f"{design}-cold-{rate:g}rps"])) for rate in rates]
     for design in ("aggregated", "disaggregated")
 }
-reached = {design: capacity([(x, r.verdict == "pass") for x, r in points]) for design, points in judged.items()}
+reached = {name: capacity([(x, r.verdict == "pass") for x, r in points]) for name, points in judged.items()}
 lower = lambda pick: min(judged, key=lambda design: pick(judged[design][1][1]))  # noqa: E731
 verdict = reached | {
     "claim": "supported" if reached["disaggregated"] > reached["aggregated"] else "refuted",
@@ -462,7 +471,7 @@ check("L2.8", verdict, expected=gates_passed | {
 
 # %% [markdown]
 """
-**What would change this answer?** Another split, to begin with. With more cores, prefill and decode could be given shares that fit the load; with two, one and one is all there is. 
+**What would change this answer?** Another split, to begin with. With more cores, prefill and decode could be given shares that fit the load; with two, one and one is all there is.
 
 And there is something we don't know. Look once more at the tuning table: one aggregated replica, on one core, met the targets for more than half of the requests at the highest rate. The pair, on two, met them for none. So the split alone can't be the reason. A prefill of 64 tokens took about 230 ms at the lowest rate, in which a replica would have answered and begun to stream. The threads of the transfer and two more HTTP servers share the cores with the model here, while a GPU machine has cores to spare for them; whether that is where the time goes, nobody has yet measured. Longer answers give decode more to do; longer prompts give prefill more. And a faster machine moves every number: the gap of a long prompt shrinks with the prefill, while the cost of waking two servers stays.
 
@@ -557,7 +566,7 @@ In the recorded scene the smallest chunks did better by the streams than the sep
 
 A learner writes four sentences under this figure. Which does the run **not** carry? Give the letters.
 
-| | sentence |
+| letter | sentence |
 |---|---|
 | A | "Smaller chunks bound the gap; each of them still costs the streams a step that is longer than usual." |
 | B | "With a core of its own, the long prompt waited longer for its first token than in any setting with two cores." |
@@ -583,7 +592,7 @@ check("L2.10", not_carried)
 # %%
 guesses({
     "L2.a": max(gates_passed, key=gates_passed.get) if len(set(gates_passed.values())) > 1 else "the same",
-    "L2.b": round(at_middle[0].max_itl_ms.p50 / at_middle[1].max_itl_ms.p50, 1),
+    "L2.b": f"{at_middle[0].max_itl_ms.p50 / at_middle[1].max_itl_ms.p50:.1f} times as long",
     "L2.c": nearer(lambda r: r.ttft_ms.p50),
 })
 
@@ -597,7 +606,20 @@ guesses({
 - A fixed split trades: one phase gets quiet, the other gets fewer cores. Which matters depends on the trace.
 - A run on two cores decides about two cores. What travels is the method.
 
-**From earlier.** Without looking: why does a 100-request run that meets a 95 % target with 95 good requests not prove a 95 % attainment (notebook 06)? And why did two transfers of 100 and 128 tokens move the same bytes (notebook 02)?
+## Two questions from before
 
+Answer from memory, aloud or on paper. Then open the line.
+
+<details><summary>From 06: a run of 100 requests has 95 good ones. Why does it not prove an attainment of 95 %?</summary>
+Its interval reaches from 89 to 98 %. Most of the true shares that fit such a run lie below the gate or above it, and the run can't tell which.
+</details>
+
+<details><summary>From 02: why do the transfers of a prompt of 100 tokens and of one of 128 move the same bytes?</summary>
+Blocks are whole. With a block size of 128 each of the two takes one block, and one block travels.
+</details>
+"""
+
+# %% [markdown]
+"""
 **Next** is lab L3: the transfer breaks.
 """

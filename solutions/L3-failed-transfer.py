@@ -8,7 +8,7 @@ At the end you can tell a failure that ends cleanly from one that looks like suc
 
 ## Claim card
 
-| | in this lab |
+| part | in this lab |
 |---|---|
 | **claim** | "When the transfer of a KV cache fails, the request ends with an error or is tried once more. No token reaches the client twice, and no block stays allocated." |
 | **expected** | you say so in a minute, before anything is broken |
@@ -117,7 +117,10 @@ Here is what came to the client, fault by fault. *Complete* means that the strea
 # %%
 BROKEN = [row for row in rows.values() if not row.fault.startswith("client gone")]
 show_table(
-    [[row.fault, row.http_status or "none", str(row.tokens), "yes" if row.finished else "no", held(row)] for row in BROKEN],
+    [
+        [row.fault, row.http_status or "none", str(row.tokens), "yes" if row.finished else "no", held(row)]
+        for row in BROKEN
+    ],
     ["fault", "HTTP", "tokens", "complete", "the client holds"],
     caption="What the client received after each fault",
     label="measured", source="tiny on vLLM, NIXL and a TCP connector", run=run,
@@ -263,13 +266,17 @@ check("L3.6", sent_again)
 # %%
 runs = table.read(run)
 show_table(
-    [[name, sum(r.fault == name for r in runs), max(r.attempts for r in runs if r.fault == name),
-      max(r.tokens for r in runs if r.fault == name), sum(r.twice for r in runs if r.fault == name)] for name in rows],
+    [
+        [name, sum(r.fault == name for r in runs), max(r.attempts for r in runs if r.fault == name),
+         max(r.tokens for r in runs if r.fault == name), sum(r.twice for r in runs if r.fault == name)]
+        for name in rows
+    ],
     ["fault", "runs", "attempts at most", "tokens at most", "tokens twice"],
     caption="Attempts, and tokens that came twice, over all runs",
     label="measured", source="tiny on vLLM, NIXL and a TCP connector", run=run,
 )
-print(f"{len(runs)} runs, {sum(r.twice for r in runs)} tokens twice, at most {max(r.attempts for r in runs)} attempts")
+twice, attempts = sum(r.twice for r in runs), max(r.attempts for r in runs)
+print(f"{len(runs)} runs, {twice} tokens twice, at most {attempts} attempts")
 
 # %% [markdown]
 """
@@ -303,7 +310,8 @@ check("L3.7", after_failure)
 # %%
 for name in ("prefill-killed-before, retry", "prefill-frozen, retry"):
     row = rows[name]
-    print(f"{name}: {row.attempts} attempts, tokens right: {row.right}, request id kept: {row.facts['request_id_kept']}")
+    print(f"{name}: {row.attempts} attempts, tokens right: {row.right}", end="")
+    print(f", request id kept: {row.facts['request_id_kept']}")
     print(f"    {row.facts['route']}")
 
 # %% [markdown]
@@ -361,13 +369,15 @@ This column looks only at servers that live. The blocks of a dead process went w
 # %%
 show_table(
     [[name, f"{max(r.blocks_free_after_s for r in runs if r.fault == name):.1f}",
-      f"{max(r.recovered_after_s for r in runs if r.fault == name):.1f}", sum(r.processes for r in runs if r.fault == name)]
+      f"{max(r.recovered_after_s for r in runs if r.fault == name):.1f}",
+      sum(r.processes for r in runs if r.fault == name)]
      for name in rows],
     ["fault", "no block in use on living servers after (s)", "works again after (s)", "processes left"],
     caption="How long blocks stayed, and how long until the pair served again",
     label="measured", source="tiny on vLLM, lease 6 s", run=run,
 )
-print(f"longest time until the living servers used no block: {max(r.blocks_free_after_s for r in runs):.1f} s, lease {table.LEASE_S:g} s")
+longest_s = max(r.blocks_free_after_s for r in runs)
+print(f"longest time until the living servers used no block: {longest_s:.1f} s, lease {table.LEASE_S:g} s")
 
 # %% [markdown]
 """
@@ -377,7 +387,8 @@ In the recorded run the rows of 6 s are those where decode fetched nothing, or d
 # %%
 for name in ("wrong engine id", "wrong port", "corrupted payload, checksum", "dtype mismatch"):
     row = rows[name]
-    print(f"{name}: the client waited {row.facts['client_waited_s']:.1f} s, then {row.blocks_free_after_s:.1f} s until no block was in use")
+    print(f"{name}: the client waited {row.facts['client_waited_s']:.1f} s", end="")
+    print(f", then {row.blocks_free_after_s:.1f} s until no block was in use")
 
 # %% [markdown]
 """
@@ -418,7 +429,8 @@ for name in ("lease over before the pull", "client gone in decode", "stranded pr
              "prefill-killed-after, recompute"):
     print(name)
     for server, changes in rows[name].counters.items():
-        print(f"    {server}: " + ", ".join(f"{key} {value:+,.0f}" for key, value in sorted(changes.items()) if key != "bytes"))
+        moved = [f"{key} {value:+,.0f}" for key, value in sorted(changes.items()) if key != "bytes"]
+        print(f"    {server}: " + ", ".join(moved))
 
 # %% [markdown]
 """
@@ -434,7 +446,8 @@ In the run, prefill is stopped before the pull for 3 s and then goes on. There a
 callers = {"no deadline": ..., "deadline, fail": ..., "deadline, retry": ...}
 ### BEGIN SOLUTION
 callers = {
-    "no deadline": "waits, then right", "deadline, fail": "error at its deadline", "deadline, retry": "right after its deadline",
+    "no deadline": "waits, then right", "deadline, fail": "error at its deadline",
+    "deadline, retry": "right after its deadline",
 }
 ### END SOLUTION
 
@@ -444,7 +457,8 @@ check("L3.11", callers)
 # %%
 alone, fails, retries = (rows[f"prefill-frozen, {how}"] for how in ("no deadline", "fail", "retry"))
 print(f"no deadline:     {alone.client_saw}, first token after {alone.facts['first_token_s']:.1f} s")
-print(f"deadline, fail:  HTTP {fails.http_status}, {fails.tokens} tokens, after {fails.facts['first_answer_s']:.1f} s")
+answered_s = fails.facts["first_answer_s"]
+print(f"deadline, fail:  HTTP {fails.http_status}, {fails.tokens} tokens, after {answered_s:.1f} s")
 print(f"deadline, retry: {retries.client_saw}, first token after {retries.facts['first_answer_s']:.1f} s")
 
 # %% [markdown]
@@ -494,7 +508,8 @@ print(inspect.getsource(leases.Leases.done))
 
 # %%
 source = (Path(wire.__file__).parent / "connector.py").read_text()
-print(source[source.index("    def request_finished") : source.index("    # ── the worker's half", source.index("    def request_finished"))])
+finished = source.index("    def request_finished")
+print(source[finished : source.index("    # ── the worker's half", finished)])
 print(source[source.index("    def start_load_kv") : source.index("    def _write")])
 
 # %% [markdown]
@@ -550,7 +565,8 @@ Back to the claim card. `"shown"`, `"contradicted"` or `"not shown"`, for this l
 verdict = {"visible": ..., "twice": ..., "blocks": ..., "once": ..., "network": ...}
 ### BEGIN SOLUTION
 verdict = {
-    "visible": "contradicted", "twice": "shown", "blocks": "shown", "once": "contradicted", "network": "not shown",
+    "visible": "contradicted", "twice": "shown", "blocks": "shown",
+    "once": "contradicted", "network": "not shown",
 }
 ### END SOLUTION
 
