@@ -143,6 +143,8 @@ def _config(
         },
     }
     if live.device == "cuda":
+        if live.gpu_memory_utilization is not None:
+            engine["gpu_memory_utilization"] = live.gpu_memory_utilization
         config["placement_group_config"] = {"bundles": [{"GPU": 1} for _ in range(workers)]}
         return config
     if workers != 1:

@@ -1,0 +1,48 @@
+"""``pdlab attach``: a plan's runs of one design, on servers that are up already."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pdlab.course.output import add_json_flag, print_json
+
+
+def add(sub: argparse._SubParsersAction) -> None:
+    """Register the command."""
+    parser = sub.add_parser("attach", help="a plan's runs of one design, on servers started elsewhere")
+    parser.add_argument("plan", type=Path, metavar="PLAN")
+    parser.add_argument("--design", choices=("aggregated", "disaggregated"), required=True)
+    parser.add_argument("--url", required=True, help="the router in front of the servers (pdlab router)")
+    parser.add_argument("--router-log", type=Path, metavar="FILE", help="the router's --log, for routes and steps; leave it out for another proxy")
+    parser.add_argument("--server", action="append", default=[], metavar="NAME=URL", help="a server behind it (repeat for more)")
+    parser.add_argument("--chunk", type=int, metavar="TOKENS", help="the chunk size that aggregated servers run with")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR",
+                        help="one directory for both designs; what is there is kept")  # fmt: skip
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status 0 when every run of the design is done, 1 when servers or client failed."""
+    import sys
+
+    from pdlab.errors import BadInput
+    from pdlab.live import attach, client
+
+    servers: dict[str, str] = {}
+    for text in args.server:
+        name, equals, url = text.partition("=")
+        if not equals or not name or not url.startswith("http") or name in servers:
+            raise BadInput(f"{text!r}", "NAME=URL, each name once", "--server")
+        servers[name] = url
+    try:
+        out = attach.run(args.plan, args.out, args.design, args.url, servers, args.router_log, args.chunk)
+    except client.ClientFailed as error:
+        print(f"pdlab attach: {error}\nWhat was measured is kept: run the same command again to go on.", file=sys.stderr)
+        return 1
+    if args.json:
+        print_json({"out": str(out), "design": args.design})
+    else:
+        print(f"{args.design} is done; with both designs there: pdlab analyze {out} --plan {args.plan}")
+    return 0

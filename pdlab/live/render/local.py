@@ -1,0 +1,110 @@
+"""Target ``local``: one bash script for one machine.  It starts both designs in turn, and ends what it started."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pdlab.errors import BadInput
+from pdlab.live import models
+from pdlab.live.render import flags, paper, shell
+from pdlab.measure import plan as plans
+from pdlab.measure.plan import Plan
+
+PDLAB, PLAN, OUT = "${pdlab}", "${plan}", "${out}"
+
+
+def files(plan: Plan, path: Path, designs: Sequence[paper.Design], model: str | None = None, chunk: int | None = None) -> dict[str, str]:
+    """File name → text."""
+    if plan.nodes > 1:
+        raise BadInput(f"a plan for {plan.nodes} nodes", "one for a single node", "--target local",
+                       "For several use slurm, kubernetes or ray.")  # fmt: skip
+    sheets = [paper.sheet(plan, design, PLAN, OUT, PDLAB, model=model, chunk_tokens=chunk) for design in designs]
+    check = paper.preflight(plan, PDLAB) if "disaggregated" in designs else None
+    body = variables(path, "local") + made(plan, model) + "\n" + shell.KEEPING + "\n"
+    body += "".join(function(sheet) + "\n" for sheet in sheets)
+    body += preflight(check)
+    body += "".join(f"run_{design}\n" for design in designs) + judged(designs)
+    return {"run.sh": "#!/usr/bin/env bash\n" + head(plan, path, "local", HOW, [body]) + shell.STRICT + "\n" + body}
+
+
+def judged(designs: Sequence[paper.Design]) -> str:
+    """The last step; a sweep of one design alone has nothing to be judged against yet."""
+    return shell.command(paper.analyze(PLAN, OUT, PDLAB), indent="") + "\n" if len(designs) > 1 else ""
+
+
+HOW = "Run it in the course's folder, after `make live-env`."
+TUNE = "Tune the chunk size first (on one node `pdlab sweep PLAN --out DIR --tune`), then render with --chunk."
+
+
+def head(plan: Plan, path: Path, target: str, how: str, texts: Sequence[str]) -> str:
+    """What this is, whether it was ever run, what to do with it, and why each flag stands in ``texts``."""
+    if plan.live is not None and plan.live.device == "cuda":
+        status = "Rendered and validated, not run: this course has no such machines. Read it before you run it."
+    else:
+        status = "For a processor, where such a file has been run."
+    said = [f"Rendered by `pdlab plan render {shown(path)} --target {target}`.", status, how, TUNE]
+    lines = [line for one in said for line in textwrap.wrap(one, flags.WIDTH, initial_indent="# ", subsequent_indent="# ")]
+    return "\n".join(lines) + f"\n#\n# Flags, and why they are there:\n{flags.notes(texts)}"
+
+
+def shown(path: Path) -> str:
+    """The plan's path as it is written into a file: from the course's folder where it lies there."""
+    whole, root = path.resolve(), flags.ROOT.resolve()
+    return str(whole.relative_to(root)) if whole.is_relative_to(root) else str(whole)
+
+
+SERVERS = "python=${PYTHON:-.venv/bin/python}\nlive=${PDLAB_LIVE_ENV:-.venv-live}\n"  # where the script starts servers itself
+
+
+def variables(path: Path, target: str, more: str = SERVERS) -> str:
+    """What the caller may set, and the plan as it was rendered."""
+    return (
+        f"plan={shell.word(shown(path))}\n"
+        f"out=${{OUT:-runs/{path.stem}-{target}}}\n"
+        f"pdlab=${{PDLAB:-.venv/bin/pdlab}}\n{more}\n"
+        "# The commands below were made from this plan; a changed plan has to be rendered again.\n"
+        f'echo "{plans.sha256(path)}  $plan" | sha256sum --check --quiet\n'
+        'mkdir -p "$out/logs"\n'
+    )
+
+
+def made(plan: Plan, model: str | None) -> str:
+    """Lines that make the model, where it is one that the course makes itself."""
+    assert plan.live is not None
+    if (name := model or plan.live.model) not in models.MADE:
+        return ""
+    return f'models=${{PDLAB_CACHE:-$HOME/.cache/pdlab}}/models\n"$pdlab" model get {name}\n'
+
+
+def function(sheet: paper.Sheet, launch: Callable[[int], list[str]] = lambda node: []) -> str:
+    """One design: its servers, its router, its runs, the end.  ``launch`` gives the lines that reach a node."""
+    urls = " ".join(shell.word(server.url) for server in sheet.servers)
+    parts = [f"  unused {paper.ROUTER_URL} {urls}"]
+    for server in sheet.servers:
+        on_gpus = "CUDA_VISIBLE_DEVICES" in server.settings
+        rows = [*launch(server.node), "env", *shell.settings(server.settings)]
+        cores = '""' if on_gpus else ",".join(map(str, server.units))
+        parts.append(shell.command(server.command, f"start {server.name} {cores}", rows=rows))
+    parts.append(f"  ready {urls}")
+    parts.append(shell.command(sheet.router, f'start router-{sheet.design} ""'))
+    parts.append(f"  ready {paper.ROUTER_URL}")
+    parts.append(shell.command(sheet.attach))
+    return f"run_{sheet.design}() {{\n" + "\n".join(parts) + "\n  stop\n}\n"
+
+
+def preflight(check: paper.Preflight | None, launch: Callable[[int], list[str]] = lambda node: []) -> str:
+    """The link, measured before anything else is started; the script ends where it is under the plan's minimum."""
+    if check is None:
+        return ""
+
+    def rows(node: int, units: tuple[int, ...]) -> list[str]:
+        return [*launch(node), *([f"env CUDA_VISIBLE_DEVICES={units[0]}"] if "vram" in check.peer else [])]
+
+    listen = shell.command(check.listen, 'start link ""', "", rows(check.listen_node, check.listen_units))
+    peer = shell.command(check.peer, "", "", rows(check.peer_node, check.peer_units))
+    return (
+        f"# First the link.  At least: {check.how}.\n"
+        f"# One pair at a time: what all ranks get at once can be less.\n{listen}\n{peer}\nstop\n\n"
+    )

@@ -1,0 +1,92 @@
+"""What the shell scripts of two targets share: quoting, and starting, waiting for and ending servers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*(\[\d+\])?\}")
+INDENT = "  "
+
+
+def word(text: str) -> str:
+    """One word for bash; ``${name}`` and ``${name[0]}`` in it stay variables, all else is literal."""
+    if not VARIABLE.search(text):
+        return shlex.quote(text)
+    kept = [re.sub(r'(["\\$`])', r"\\\1", part) for part in VARIABLE.split(text)[::2]]
+    names = [match.group() for match in VARIABLE.finditer(text)]
+    return '"' + "".join(a + b for a, b in zip(kept, [*names, ""], strict=True)) + '"'
+
+
+def command(words: Sequence[str], lead: str = "", indent: str = INDENT, rows: Iterable[str] = ()) -> str:
+    """A command, each flag with its values on a line of its own.
+
+    ``lead`` is shell text before it, ``rows`` are lines of shell text between the two.
+    """
+    lines: list[list[str]] = [[]]
+    for text in words:
+        if text.startswith("--"):
+            lines.append([])
+        lines[-1].append(word(text))
+    whole = [*([lead] if lead else []), *rows, *(" ".join(line) for line in lines if line)]
+    return indent + f" \\\n{indent}{INDENT}".join(whole)
+
+
+def settings(values: Mapping[str, str]) -> list[str]:
+    """Environment settings as words for ``env``."""
+    return [f"{name}={word(value)}" for name, value in values.items()]
+
+
+STRICT = "set -euo pipefail\n"
+
+KEEPING = """\
+# Everything hangs on a keeper (pdlab/live/keeper.py) that ends it as soon as this script's end of
+# the pipe is closed, however the script ends.
+hold=$(mktemp -u)
+mkfifo "$hold"
+trap 'rm -f "$hold"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+exec 9<>"$hold"
+pids=()
+
+start() { # NAME CORES COMMAND...
+  local name=$1 cores=$2
+  shift 2
+  "$python" -I -S pdlab/live/keeper.py "$cores" -- "$@" <"$hold" 9>&- >"$out/logs/$name.log" 2>&1 &
+  pids+=("$!")
+}
+
+unused() { # URL...: end here where something answers already; it would be measured instead of ours
+  local url
+  for url in "$@"; do
+    if curl --silent --output /dev/null --max-time 2 "$url/health"; then
+      echo "something answers at $url already; end it first" >&2
+      exit 1
+    fi
+  done
+}
+
+ready() { # URL...: wait until each answers; give up as soon as something has ended
+  local url pid
+  for url in "$@"; do
+    until curl --silent --fail --output /dev/null --max-time 5 "$url/health"; do
+      for pid in "${pids[@]}"; do
+        if ! kill -0 "$pid" 2>/dev/null; then
+          echo "something has ended before $url was ready; look into $out/logs" >&2
+          exit 1
+        fi
+      done
+      sleep 2
+    done
+  done
+}
+
+stop() { # end all that was started, and wait for it
+  exec 9>&-
+  wait "${pids[@]}" || true
+  pids=()
+  exec 9<>"$hold"
+}
+"""

@@ -1,0 +1,229 @@
+"""Rendered commands: every shipped plan for every target, read again and checked without any engine or cluster."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from minicourse import ROOT
+
+from pdlab.course import cli
+from pdlab.errors import BadInput
+from pdlab.live.render import flags, targets, verify
+from pdlab.measure import link_need
+from pdlab.measure import plan as plans
+
+PLANS = {path.stem: path for path in sorted((ROOT / "data/plans").glob("*.yaml")) if plans.load(path).live}
+GPU = [name for name, path in PLANS.items() if plans.load(path).live.device == "cuda"]
+NOT_THERE = {(name, target) for name in PLANS if name not in GPU for target in ("slurm", "kubernetes")}
+NOT_THERE |= {("reference-16gpu-live", "local")}  # two nodes
+CASES = [(name, target) for name in PLANS for target in targets.TARGETS if (name, target) not in NOT_THERE]
+PDLAB = re.compile(r"\$\{?pdlab\}?$|/pdlab$")
+
+
+@cache
+def documents(text: str) -> list[dict]:
+    return list(yaml.load_all(text, verify.LOADER))
+
+
+command_line = cache(cli.parser)
+
+
+@cache
+def once(name: str, target: str) -> dict[str, str]:
+    return targets.render(PLANS[name], target)
+
+
+@cache
+def servers_in(name: str, target: str) -> list[verify.Command]:
+    """Every vLLM command of a rendering, read out of its files."""
+    return verify.commands(once(name, target))
+
+
+@pytest.fixture(scope="module")
+def rendered() -> dict[tuple[str, str], dict[str, str]]:
+    """All of it, once."""
+    return {case: once(*case) for case in CASES}
+
+
+def pdlab_commands(files: dict[str, str]) -> list[list[str]]:
+    """Every call of pdlab in rendered files, as arguments."""
+    found = []
+    for name, text in files.items():
+        if name.endswith((".sh", ".sbatch")):
+            code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+            lines = [shlex.split(line) for line in code.replace("\\\n", " ").splitlines() if "pdlab" in line and "'" not in line.split("pdlab")[0]]
+            found += [words[i + 1 :] for words in lines for i, word in enumerate(words) if PDLAB.search(word) and "=" not in word]
+        elif name.endswith(".yaml"):
+            for document in documents(text):
+                pod = document.get("spec", {}).get("template", {}).get("spec", {})
+                every = pod.get("containers", []) + pod.get("initContainers", [])
+                found += [one["args"] for one in every if PDLAB.search(one["command"][0])]
+    return [words for words in ([w for w in one if w != "&"] for one in found) if words]
+
+
+def test_every_plan_has_its_targets() -> None:
+    """Plans for 2, 4, 8 and 16 GPUs go to a cluster's targets; what has no place there says so and names one."""
+    assert sorted(plans.load(PLANS[name]).budget for name in GPU) == [2, 4, 8, 16]
+    assert len(CASES) >= 20
+    for name, target in NOT_THERE:
+        with pytest.raises(BadInput, match="one for (GPUs|a single node)"):
+            targets.render(PLANS[name], target)
+    with pytest.raises(BadInput, match="reference-16gpu-live.yaml has one"):
+        targets.render(ROOT / "data/plans/reference-16gpu.yaml", "slurm")
+
+
+def test_scripts_are_sound(rendered, tmp_path: Path) -> None:
+    """Bash reads every script, and ShellCheck has nothing to say."""
+    scripts = []
+    for (plan, target), files in rendered.items():
+        for name, text in files.items():
+            if text.startswith("#!"):
+                scripts.append(tmp_path / f"{plan}-{target}-{name}")
+                scripts[-1].write_text(text)
+    assert len(scripts) == len(CASES)
+    for script in scripts:
+        read = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
+        assert read.returncode == 0, read.stderr
+    checker = Path(sys.executable).with_name("shellcheck")
+    found = subprocess.run([str(checker), "--format=gcc", *map(str, scripts)], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, ""), found.stdout + found.stderr
+
+
+def test_manifests_fit_kubernetes_own_schema(rendered) -> None:
+    """Every object is valid by the strict schema of its kind in Kubernetes 1.37; a slip in a key is not."""
+    schema = json.loads(Path(__file__).with_name("kubernetes").joinpath("schema.json").read_text())
+    validators = {
+        (kind["properties"]["kind"]["enum"][0], kind["properties"]["apiVersion"]["enum"][0]):
+        jsonschema.Draft202012Validator({**kind, "$defs": schema["$defs"]})
+        for kind in schema["kinds"].values()
+    }  # fmt: skip
+    kinds: Counter[str] = Counter()
+    for (_, target), files in rendered.items():
+        for name, text in files.items() if target == "kubernetes" else ():
+            for document in documents(text) if name.endswith(".yaml") else ():
+                validators[document["kind"], document["apiVersion"]].validate(document)
+                kinds[document["kind"]] += 1
+    assert kinds == {"PersistentVolumeClaim": 4, "Service": 4 * 5, "Deployment": 4 * 4, "Job": 4 * 5}
+    broken = copy.deepcopy(documents(rendered["node-2gpu", "kubernetes"]["2-aggregated.yaml"])[0])
+    broken["spec"]["template"]["spec"]["containers"][0]["imagePullPolice"] = "Always"
+    with pytest.raises(jsonschema.ValidationError):
+        validators["Deployment", "apps/v1"].validate(broken)
+
+
+@pytest.mark.parametrize(("name", "target"), CASES)
+def test_the_courses_own_commands_parse(rendered, name: str, target: str) -> None:
+    """Router, runs, link and analysis are commands that pdlab takes, and name what else is rendered."""
+    commands = pdlab_commands(rendered[name, target])
+    called = Counter(words[0] for words in commands)
+    needs_link = link_need.of(plans.load(PLANS[name])) is not None
+    several = plans.load(PLANS[name]).nodes > 1
+    assert called["attach"] == 2 and called["analyze"] == 1
+    assert called["router"] == (0 if target == "ray" else 2)
+    assert called["link"] == (0 if not needs_link else 1 if target == "ray" and several else 2)
+    for words in commands:
+        command_line().parse_args(words)
+
+
+@pytest.mark.parametrize(("name", "target"), [case for case in CASES if case[1] != "ray"])
+def test_both_designs_have_the_plans_budget(rendered, name: str, target: str) -> None:
+    """Servers of a design share no GPU and no port of a node, and use the budget together; both are told one model."""
+    plan = plans.load(PLANS[name])
+    commands = servers_in(name, target)
+    designs = {"aggregated": [c for c in commands if "aggregated" in c.name], "disaggregated": [c for c in commands if "aggregated" not in c.name]}
+    for design, servers in designs.items():
+        assert len(servers) == 2
+        seen = [(c.words[c.words.index("--host") + 1], c.words[c.words.index("--port") + 1]) for c in servers]
+        side = [(c.settings["VLLM_NIXL_SIDE_CHANNEL_HOST"], c.settings["VLLM_NIXL_SIDE_CHANNEL_PORT"]) for c in servers]
+        assert len({*seen, *side}) == 4
+        if plan.live.device == "cuda" and target != "kubernetes":
+            places = [(host, gpu) for (host, _), c in zip(seen, servers) for gpu in c.settings["CUDA_VISIBLE_DEVICES"].split(",")]
+            assert len(set(places)) == len(places) == plan.used(design)
+        transfers = ["--kv-transfer-config" in c.words for c in servers]
+        assert transfers == [design == "disaggregated"] * 2
+        assert len({c.words[c.words.index("--served-model-name") + 1] for c in servers}) == 1
+    if target == "kubernetes":
+        manifests = [d for text in rendered[name, target].values() if not text.startswith("#!") for d in documents(text)]
+        limits = [d["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] for d in manifests if d["kind"] == "Deployment"]
+        assert sum(limits) == 2 * plan.budget
+
+
+@pytest.mark.parametrize("name", GPU)
+def test_the_link_comes_first_and_its_minimum_from_the_plan(rendered, name: str) -> None:
+    """In every target the link is measured before a server starts, in the GPUs' memory, against what the plan asks."""
+    need = link_need.of(plans.load(PLANS[name]))
+    for target in ("local", "slurm", "ray", "kubernetes"):
+        if (files := rendered.get((name, target))) is None:
+            continue
+        (peer,) = [words for words in pdlab_commands(files) if words[:2] == ["link", "--peer"]]
+        assert peer[peer.index("--at-least-gb-s") + 1] == f"{need.gb_s:.2f}"
+        assert peer[peer.index("--sizes") + 1].split(",")[1] == str(need.message_bytes)
+        assert peer[peer.index("--memory") + 1] == "vram"
+        script = next(text for text in files.values() if text.startswith("#!"))
+        at = script.index("1-link.yaml\n" if target == "kubernetes" else "--peer ")
+        later = {"kubernetes": "--filename 2-aggregated.yaml\n", "ray": "serve\" deploy"}.get(target, "\nrun_aggregated\n")
+        assert at < script.index(later)
+
+
+def test_every_flag_is_explained_and_every_explanation_is_of_a_flag(rendered) -> None:
+    """No flag or setting of a rendered command lacks its line, and no line explains what is not rendered."""
+    explained = flags.explained()
+    of_vllm = {*explained["vllm serve"], *explained["environment"]}
+    met: dict[str, set[str]] = {}
+    for (name, target), files in rendered.items():
+        for command in servers_in(name, target):
+            words = {word.replace("--no-", "--") for word in command.words if word.startswith("--")} | set(command.settings)
+            ours = {f"--{key.replace('_', '-')}" for key in explained["Ray Serve LLM"]}
+            assert words <= of_vllm | ours, (name, target, words - of_vllm - ours)
+        for words in pdlab_commands(files):
+            program = f"pdlab {words[0]}"
+            if found := {word for word in words if word.startswith("--")}:
+                assert found <= set(explained[program]), (name, target, program, found - set(explained[program]))
+        for program, used in flags.used(files.values()).items():
+            met.setdefault(program, set()).update(used)
+    met["vllm serve"].add("--revision")  # no shipped plan pins one yet
+    # these two depend on the machine that renders: an OpenMP library, and a pause on few cores
+    met["environment"] |= {"LD_PRELOAD", "KMP_BLOCKTIME"}
+    assert {program: set(every) for program, every in explained.items()} == met
+
+
+def test_a_pinned_revision_another_model_and_chunk_are_passed_on(tmp_path: Path) -> None:
+    """NAME@REVISION reaches every server; --model and --chunk replace the plan's."""
+    document = yaml.safe_load(PLANS["node-2gpu"].read_text())
+    document["comparison"]["model_revision"] += "@0123abcd"
+    path = tmp_path / "p.yaml"
+    path.write_text(yaml.safe_dump(document))
+    files = targets.render(path, "local", model="/models/mine", chunk_tokens=512)
+    commands = verify.commands(files)
+    assert len(commands) == 4
+    for command in commands:
+        assert command.words[0] == "/models/mine" and command.words[command.words.index("--revision") + 1] == "0123abcd"
+        chunk = command.words[command.words.index("--max-num-batched-tokens") + 1]
+        assert chunk == ("512" if "aggregated" in command.name else "8192")
+    assert [words[words.index("--chunk") + 1] for words in pdlab_commands(files) if "--chunk" in words] == ["512"]
+    with pytest.raises(BadInput, match="an absolute path"):
+        targets.render(path, "local", model="mine")
+
+
+def test_the_command_writes_prints_and_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--out writes files that can be run, --explain prints the table, --verify says when it has nothing to ask."""
+    plan = str(PLANS["node-2gpu"])
+    assert cli.main(["plan", "render", plan, "--target", "local", "--design", "aggregated", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "run.sh").stat().st_mode & 0o111 and "prefill-0" not in (tmp_path / "run.sh").read_text()
+    assert cli.main(["plan", "render", plan, "--target", "kubernetes", "--explain"]) == 0
+    assert "--kv-transfer-config" in capsys.readouterr().out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PDLAB_LIVE_ENV", str(tmp_path / "none"))
+        assert cli.main(["plan", "render", plan, "--target", "slurm", "--verify", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["verified"]["engine"] is None and "4 vLLM commands could not be checked" in err
