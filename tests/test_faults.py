@@ -1,18 +1,27 @@
 """The fault library without servers: the comparison, the catalogue, the man in the middle, the soak's account."""
 
+import http.client
 import itertools
+import json
 import socket
 import threading
 import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 
 import pytest
 
+from fake_http import Peer, plain, tokens
+
 from pdlab.errors import BadInput
+from pdlab.live import metrics
 from pdlab.live.faults import soak, table
 from pdlab.live.faults.catalogue import CATALOGUE
 from pdlab.live.faults.middle import CORRUPT_BYTES, HEAD_BYTES, Middle
-from pdlab.live.faults.scene import Answer
+from pdlab.live.faults.scene import Answer, BlocksLeft, NotInjected, Scene
 from pdlab.live.faults.table import MISMATCHED, Row, compare, pair, summary
+from pdlab.live.front import routed
 from pdlab.measure import records
 
 HEALTHY = [11, 12, 13, 14, 15, 16, 17, 18]
@@ -71,12 +80,151 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     row = Row(fault="slow link", injected="i", client_saw="x", http_status=200, finished=True, attempts=1, tokens=3, twice=0,
               right="all", blocks_free_after_s=0.1, recovered_after_s=1.0, processes=0, missed=0, counters={"decode-0": {"bytes": 3.0}},
               facts={"first_token_s": 2})  # fmt: skip
-    table._write(tmp_path, [row, row], records.provenance(label="measured", source="a test"))
+    table._write(tmp_path, table.Result([row, row], {}), records.provenance(label="measured", source="a test"))
     assert table.read(tmp_path) == [row, row]
+    assert row.looked_at == ["decode-0"] and row.all_free_after_s is None
     monkeypatch.setattr(table, "Deployment", None)  # starting one would fail
-    assert table.run(["slow link"], repeat=2, out=tmp_path) == [row, row]
+    result = table.run(["slow link"], repeat=2, out=tmp_path)
+    assert result.rows == [row, row] and not result.short
     with pytest.raises(BadInput, match="one of"):
         table.run(["a fault that is not there"])
+
+
+class Idle:
+    """Stands in for a deployment whose faults are played by the test."""
+
+    servers = ()
+
+    def __init__(self, spec, run_dir):
+        self.model_name = "m"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def played(monkeypatch, plays):
+    """Let ``observe`` take its answers from ``plays``, by fault: a row, or what it raises."""
+    def observe(scene, one):
+        if isinstance(play := plays[one.name].pop(0), Exception):
+            raise play
+        return play
+
+    monkeypatch.setattr(table, "Deployment", Idle)
+    monkeypatch.setattr(table, "observe", observe)
+    monkeypatch.setattr(table, "_mend", lambda scene: None)
+    monkeypatch.setattr(table.provenance, "measured", lambda *_, **known: records.provenance(label="measured", source="a test"))
+
+
+def row_of(name, missed=0, **known):
+    return Row(fault=name, injected="i", client_saw="x", http_status=200, finished=True, attempts=1, tokens=3, twice=0,
+               right="all", blocks_free_after_s=0.1, recovered_after_s=1.0, processes=0, missed=missed,
+               counters={"prefill-0": {"dead": 1}, "decode-0": {}}, facts={}, **known)  # fmt: skip
+
+
+def test_a_run_that_came_to_nothing_is_counted_and_the_next_one_made(tmp_path, monkeypatch):
+    """One miss costs one run and no more; three of one fault end its tries and nobody else's; all are told."""
+    never = NotInjected("never seen")
+    played(monkeypatch, {
+        "slow link": [row_of("slow link"), never, row_of("slow link", missed=2), row_of("slow link")],
+        "corrupted payload, checksum": [never, row_of("corrupted payload, checksum"), never, BlocksLeft("2 on decode-0")],
+    })  # fmt: skip
+    result = table.run(["slow link", "corrupted payload, checksum"], repeat=4, out=tmp_path)
+    about = json.loads((tmp_path / records.PROVENANCE).read_text())["summary"]
+    assert about["runs_of_each_fault"] == {"slow link": 3, "corrupted payload, checksum": 1}
+    assert about["tries_that_injected_nothing"] == {"slow link": 2}
+    assert {name: len(why) for name, why in about["runs_that_came_to_nothing"].items()} == {
+        "slow link": 1, "corrupted payload, checksum": 3}  # fmt: skip
+    assert result.short["slow link"] == "3 of 4 runs; 1 came to nothing: NotInjected: never seen"
+    assert "1 of 4 runs" in result.short["corrupted payload, checksum"] and "BlocksLeft" in result.short["corrupted payload, checksum"]
+
+
+def test_a_fault_that_never_happens_is_given_up(monkeypatch):
+    """After three runs without an injection the fault is left alone, however many were asked for."""
+    plays = {"slow link": [NotInjected("no")] * 9}
+    played(monkeypatch, plays)
+    result = table.run(["slow link"], repeat=9)
+    assert not result.rows and len(plays["slow link"]) == 9 - table.GIVE_UP
+    assert result.short == {"slow link": "0 of 9 runs; 3 came to nothing: NotInjected: no"}
+
+
+def test_a_row_names_the_servers_whose_blocks_were_looked_at():
+    """A dead server is not among them; the time until all were free speaks of it."""
+    row = row_of("slow link", all_free_after_s=31.5)
+    assert row.looked_at == ["decode-0"] and row.all_free_after_s == 31.5
+
+
+def test_blocks_that_stay_are_no_missed_injection():
+    """A server that keeps its blocks is named, by an error of its own kind."""
+    def busy(seen):
+        return plain("200 OK", b'vllm:kv_cache_usage_perc{engine="0"} 0.25\n')
+
+    with Peer(busy) as peer:
+        server = SimpleNamespace(name="decode-0", metrics=lambda: metrics.scrape(peer.url))
+        scene = Scene(SimpleNamespace(model_name="m", alive=lambda server: True), 6.0)
+        with pytest.raises(BlocksLeft, match="decode-0"):
+            scene.until_free(server, timeout_s=0.05)
+
+
+# ── the router's second chance, in front of two servers on each side ────────────────────────
+
+
+TRANSFER = b'{"kv_transfer_params": {"do_remote_prefill": true, "remote_engine_id": "e", "remote_block_ids": [1]}}'
+
+
+@contextmanager
+def pools(prefills, decodes, tmp_path):
+    """Scripted pools with a router in retry mode; its URL, the pools' peers, and the log."""
+    with ExitStack() as stack:
+        peers = {role: [stack.enter_context(Peer(script)) for script in scripts]
+                 for role, scripts in (("prefill", prefills), ("decode", decodes))}  # fmt: skip
+        servers = [SimpleNamespace(role=role, base_url=peer.url) for role, pool in peers.items() for peer in pool]
+        deployment = SimpleNamespace(servers=servers, run_dir=tmp_path)
+        yield stack.enter_context(routed(deployment, "--on-failure", "retry")), peers["prefill"], peers["decode"]
+
+
+def asked(url):
+    """One streamed request; its HTTP status and everything that came of the answer."""
+    body = json.dumps({"model": "m", "prompt": [1, 2, 3], "max_tokens": 6, "stream": True}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/completions", body, {"X-Request-Id": "q"}), timeout=10) as answer:
+        try:
+            return answer.status, answer.read()
+        except http.client.IncompleteRead as cut:
+            return answer.status, cut.partial
+
+
+def test_a_dead_prefill_is_replaced_by_the_other_one(tmp_path):
+    """The second prefill gets the prompt under the same id, decode is asked once, every token comes once."""
+    with pools([lambda seen: ["reset"], lambda seen: plain("200 OK", TRANSFER)], [lambda seen: tokens(6)] * 2, tmp_path) as (url, p, d):
+        status, answer = asked(url)
+    assert [len(one.posts()) for one in p] == [1, 1], "the first was tried, then the second"
+    assert {one.posts()[0].headers["x-request-id"] for one in p} == {"q"}
+    assert sum(len(one.posts()) for one in d) == 1
+    assert status == 200 and [answer.count(b't%d ' % i) for i in range(6)] == [1] * 6
+    assert "another prefill" in json.loads((tmp_path / "router.jsonl").read_text())["reason"]
+
+
+def test_a_decode_that_dies_in_mid_stream_is_not_replaced(tmp_path):
+    """Two tokens had gone out: the second decode server, idle and healthy, is never asked."""
+    def dies(seen):
+        return [*tokens(6)[:5], 0.05, "reset"]
+
+    with pools([lambda seen: plain("200 OK", TRANSFER)] * 2, [dies, lambda seen: tokens(6)], tmp_path) as (url, p, d):
+        status, answer = asked(url)
+    line = json.loads((tmp_path / "router.jsonl").read_text())
+    assert len(d[0].posts()) == 1 and answer.count(b"t0 ") == answer.count(b"t1 ") == 1, "tokens had gone out"
+    assert not d[1].posts() and sum(len(one.posts()) for one in p) == 1 and line["attempts"] == 1
+    assert status == 200 and b'"error"' in answer and b"[DONE]" not in answer and line["status"] == "failed"
+
+
+def test_a_decode_that_dies_before_a_token_is_replaced(tmp_path):
+    """The contrast: nothing had gone out, so the second decode server answers, with a prefill of its own."""
+    with pools([lambda seen: plain("200 OK", TRANSFER)] * 2, [lambda seen: ["reset"], lambda seen: tokens(6)], tmp_path) as (url, p, d):
+        status, answer = asked(url)
+    assert [len(one.posts()) for one in d] == [1, 1] and sum(len(one.posts()) for one in p) == 2
+    assert status == 200 and [answer.count(b't%d ' % i) for i in range(6)] == [1] * 6
 
 
 # ── the man in the middle ───────────────────────────────────────────────────────────────────

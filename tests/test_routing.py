@@ -43,7 +43,7 @@ def recorded(tmp_path_factory):
     root = tmp_path_factory.mktemp("recorded")
     with scripted() as deployments:
         path = write_plan(root)
-        out = routing.record(root / "out", path, "a note", say=quiet)
+        out = routing.record(root / "out", path, "a note", say=quiet, apart_s=0.05)
     return path, out, deployments.made
 
 
@@ -64,10 +64,24 @@ def test_every_rule_meets_the_same_requests_and_starts_on_empty_caches(recorded)
             for one in kept:
                 decision = rule(policy.Ask(one["prompt_tokens"], one["cached_tokens"] or 0))
                 assert (decision.side, decision.reason) == (one["side"], one["reason"])
-    two = [routing.read_decisions(out / name) for name in ("llm-d-512", "dynamo-512-0.7")]
+    two = [routing.read_decisions(out / name) for name in ("llm-d-200", "dynamo-200-0.7")]
     split = {a["kind"] for a, b in zip(*two, strict=True) if a["side"] != b["side"]}
     assert split == {"short"}, "the short cold prompt is where the two rules part"
     assert max(one["cached_tokens"] for one in two[0]) == 1024
+
+
+def test_the_targets_stand_on_requests_that_were_alone(recorded):
+    """Before the rules: one warm-up and each end of the trace's lengths twice, cold, with prefill on either side."""
+    _, out, _ = recorded
+    for rule in routing.ALONE_RULES:
+        run = records.read_run(out / routing.ALONE / rule)
+        rows = records.rows(run.table)
+        assert [row["warmup"] for row in rows] == [True] + [False] * 4 and {row["status"] for row in rows} == {"ok"}
+        assert all((">" in row["route"]) == (rule == "all-remote") for row in rows)
+    asked = routing.alone(sweep.read_workload(routing.PLAN, plans.load(routing.PLAN)))
+    assert [request.prompt_tokens for request in asked] == [80, 80, 640, 80, 640]
+    ids = [i for request in asked for i in request.hash_ids]
+    assert len(ids) == len(set(ids)), "no cache can help any of them"
 
 
 def test_what_is_recorded_already_is_kept(recorded, fake):
@@ -75,7 +89,7 @@ def test_what_is_recorded_already_is_kept(recorded, fake):
     path, out, _ = recorded
     before = {file: file.read_bytes() for file in out.rglob("records.parquet")}
     routing.record(out, path, "a note", say=quiet)
-    assert not fake.made and len(before) == 6
+    assert not fake.made and len(before) == 8
     assert {file: file.read_bytes() for file in out.rglob("records.parquet")} == before
 
 
@@ -84,11 +98,11 @@ def test_the_shipped_plan_and_trace_hold_the_three_kinds():
     plan = plans.load(routing.PLAN)
     base = sweep.read_workload(routing.PLAN, plan)
     trace = sweep.requests(plan, routing.cases(plan)[0], base)
-    assert Counter(r.kind for r in trace) == {"short": 24, "long": 14, "shared": 16}
-    heads = {r.hash_ids[:8] for r in trace if r.kind == "shared"}
+    assert Counter(r.kind for r in trace) == {"short": 33, "long": 19, "shared": 22}
+    heads = {r.hash_ids[:3] for r in trace if r.kind == "shared"}
     assert len(heads) == 3 and base.block_tokens == 128
-    assert all(200 <= r.prompt_tokens <= 300 for r in trace if r.kind == "short")
-    assert all(1200 <= r.prompt_tokens <= 1600 for r in trace if r.kind != "short")
+    assert all(80 <= r.prompt_tokens <= 120 for r in trace if r.kind == "short")
+    assert all(480 <= r.prompt_tokens <= 640 for r in trace if r.kind != "short")
     with pytest.raises(BadInput):
         sweep.read_workload(tmp := Path("/nowhere/plan.yaml"), plan.model_copy(update={
             "comparison": plan.comparison.model_copy(update={"workload_trace": f"{tmp.parent}/t.jsonl"})}))  # fmt: skip

@@ -2,7 +2,8 @@
 
 The servers stay up between the rules of a pair; each rule gets a router of its own and empty
 prefix caches, so that all start alike.  What the router decided for each request is kept in
-``decisions.jsonl`` beside the records.
+``decisions.jsonl`` beside the records.  Before them, requests that are alone on the pair show what
+the targets are multiples of.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ from pdlab.theory import kv
 
 PLAN = env.ROOT / "data/plans/selective-2core.yaml"
 # Dynamo ships 2,048 and 0.7.  The prompts of a two-core trace are shorter, and so is its threshold.
-RULES = ("all-local", "all-remote", "local-below:512", "llm-d:512", "dynamo:512:0.7")
+RULES = ("all-local", "all-remote", "local-below:200", "llm-d:200", "dynamo:200:0.7")
+ALONE = "alone"
+ALONE_RULES = ("all-local", "all-remote")
+APART_S = 4.0  # longer than the longest answer takes when nothing else runs
 REPLICAS = "two replicas"
 DECISIONS = "decisions.jsonl"
 
@@ -46,19 +50,27 @@ class RuleCase(sweep.Case):
         return self.label.replace(":", "-").replace(" ", "-")
 
 
+def chunk_tokens(plan: plans.Plan) -> int | None:
+    """The one chunk size of all runs: the plan's first."""
+    return plan.live.max_num_batched_tokens[0] if plan.live else None
+
+
 def cases(plan: plans.Plan) -> list[RuleCase]:
     """Every rule on the pair, then two aggregated replicas; all at the plan's one rate."""
     state, rate = plan.comparison.cache_state[0], plan.comparison.offered_rates_rps[0]
-    chunk = plan.live.max_num_batched_tokens[0] if plan.live else None
+    chunk = chunk_tokens(plan)
     pair = [RuleCase("disaggregated", state, rate, chunk, rule=rule) for rule in RULES]
     return [*pair, RuleCase("aggregated", state, rate, chunk)]
 
 
 def record(
     out: Path, plan_path: Path = PLAN, notes: str | None = None,
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True),
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True), apart_s: float = APART_S,
 ) -> Path:  # fmt: skip
-    """Carry out every case below ``out``; what is there already is kept."""
+    """Carry out every case below ``out``; what is there already is kept.
+
+    ``apart_s`` lies between two requests that are to be alone.
+    """
     plan = plans.load(plan_path)
     base = sweep.read_workload(plan_path, plan)
     out.mkdir(parents=True, exist_ok=True)
@@ -71,13 +83,24 @@ def record(
     for design in ("disaggregated", "aggregated"):
         missing = [c for c in todo if c.design == design and not client.is_finished(out / c.name)]
         if missing:
-            _run(plan, base, missing, out, sweep.about_plan(plan_path) | {"notes": notes}, say)
+            _run(plan, base, missing, out, sweep.about_plan(plan_path) | {"notes": notes}, say, apart_s)
     return out
+
+
+def alone(base: workload.Trace, apart_s: float = APART_S) -> workload.Trace:
+    """The trace's shortest and longest prompt, cold and in turn, so far apart that none meets another.
+
+    The first of the five is for warm-up.
+    """
+    ordered = sorted(base, key=lambda asked: asked.prompt_tokens)
+    asked = [ordered[0], *[ordered[0], ordered[-1]] * 2]
+    spread = tuple(replace(one, seq=i, at_ms=i * apart_s * 1000, kind=ALONE) for i, one in enumerate(asked))
+    return workload.cold(replace(base, requests=spread))
 
 
 def _run(
     plan: plans.Plan, base: workload.Trace, missing: list[RuleCase], out: Path, about: dict[str, Any],
-    say: Callable[[str], None],
+    say: Callable[[str], None], apart_s: float,
 ) -> None:  # fmt: skip
     logs = out / "logs" / missing[0].design
     logs.mkdir(parents=True, exist_ok=True)
@@ -87,6 +110,8 @@ def _run(
         about = about | {"versions": stated["versions"] | {"model": stated["model"]}}
         with routed(deployment) as url:  # sends everything away, and so makes the pair acquainted
             sweep.first_requests(url, deployment)
+        if deployment.prefill:
+            _run_alone(plan, base, deployment, out / ALONE, about, apart_s)
         for case in missing:
             options = ["--policy", case.rule] if case.rule else []
             with routed(deployment, *options) as url:
@@ -97,6 +122,22 @@ def _run(
             names = {server.base_url: server.name for server in deployment.servers}
             keep_decisions(log, run, trace, names, out / case.name / DECISIONS)
             say(f"{case.label}: {sorted(set(run.table['status'].to_pylist()))}, {run.table.num_rows} requests")
+
+
+def _run_alone(
+    plan: plans.Plan, base: workload.Trace, deployment: serve.Deployment, out: Path, about: dict[str, Any], apart_s: float
+) -> None:
+    """One request at a time, with prefill on either side; two small runs below ``out``."""
+    trace = alone(base, apart_s)
+    one_by_one = plan.model_copy(update={"comparison": plan.comparison.model_copy(
+        update={"warmup_requests": 1, "duration_seconds": apart_s * (len(trace) - 1)})})  # fmt: skip
+    for rule in ALONE_RULES:
+        if client.is_finished(out / rule):
+            continue
+        case = RuleCase("disaggregated", plan.comparison.cache_state[0], 1 / apart_s, chunk_tokens(plan), group=ALONE, rule=rule)
+        with routed(deployment, "--policy", rule) as url:
+            log = deployment.run_dir / "router.jsonl"
+            sweep.run_case(one_by_one, case, trace, deployment, url, out / rule, log, about, resume=True)
 
 
 def keep_decisions(

@@ -23,13 +23,13 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status 0 when no token came twice, no block stayed and no process was left, 1 otherwise."""
+    """Exit status 0 when every fault has its runs, no token came twice, no block or process stayed; else 1."""
     import sys
     from dataclasses import asdict
 
     from pdlab.errors import BadInput
     from pdlab.live.faults import catalogue, soak, table
-    from pdlab.live.faults.scene import NotInjected
+    from pdlab.live.faults.scene import BlocksLeft, NotInjected
 
     if args.list:
         print_table([[f.name, f.says, f.expects] for f in catalogue.CATALOGUE.values()], ["fault", "what is done", "expected"])
@@ -37,24 +37,27 @@ def run(args: argparse.Namespace) -> int:
     if args.soak is not None:
         if args.soak < 10:
             raise BadInput(str(args.soak), "at least 10", "--soak")
-        account = soak.run(args.soak, out=args.out, say=lambda text: print(text, file=sys.stderr, flush=True))
+        try:
+            account = soak.run(args.soak, out=args.out, say=lambda text: print(text, file=sys.stderr, flush=True))
+        except (BlocksLeft, NotInjected) as error:
+            print(f"pdlab faults: {error}", file=sys.stderr)
+            return 1
         found = {"label": "measured", "faultless": account.faultless} | asdict(account)
         print_json(found) if args.json else print_table([[key, str(value)] for key, value in found.items()], ["what", "found"])
         return 0 if account.faultless else 1
     if min(args.repeat, args.repeat_kills or 1) < 1:
         raise BadInput(f"{args.repeat}, {args.repeat_kills}", "at least 1", "--repeat, --repeat-kills")
-    try:
-        rows = table.run(
-            args.names, args.repeat, args.out, args.model,
-            say=lambda text: print(text, file=sys.stderr, flush=True), repeat_kills=args.repeat_kills,
-        )  # fmt: skip
-    except NotInjected as error:
-        print(f"pdlab faults: a fault could not be injected: {error}", file=sys.stderr)
-        return 1
+    result = table.run(
+        args.names, args.repeat, args.out, args.model,
+        say=lambda text: print(text, file=sys.stderr, flush=True), repeat_kills=args.repeat_kills,
+    )  # fmt: skip
+    rows, short = result.rows, result.short
     clean = all(row.twice == 0 and row.processes <= 0 for row in rows)
     if args.json:
-        print_json({"label": "measured", "clean": clean, "rows": [asdict(row) for row in rows]})
+        print_json({"label": "measured", "clean": clean, "short": short, "rows": [asdict(row) for row in rows]})
     else:
         print_table(list(table.summary(rows)), table.HEADERS)
         print("measured on this machine" + ("" if clean else "; something was left behind or came twice"))
-    return 0 if clean else 1
+        for name, why in short.items():
+            print(f"{name}: {why}", file=sys.stderr)
+    return 0 if clean and not short else 1

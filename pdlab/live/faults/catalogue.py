@@ -8,7 +8,6 @@ stopped processes go on, dead servers are started again, and blocks are awaited.
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -106,7 +105,7 @@ def killed_before_retry(scene: Scene) -> Seen:
 
 def _killed_before(scene: Scene, mode: str) -> Seen:
     prompt = scene.prompt(PROMPT)
-    scene.deployment.kill(scene.prefill)
+    scene.kill(scene.prefill)
     answer, record = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
     facts = _kept(answer, record) if mode == "retry" else {}
     return Seen(f"prefill alive: {scene.deployment.alive(scene.prefill)}", answer, prompt, attempts=record["attempts"], facts=facts)
@@ -128,8 +127,10 @@ def _killed_after(scene: Scene) -> Seen:
     _handshake(scene)  # the pair knows each other, as in a fleet that has been up for a while
     prompt = scene.prompt(PROMPT)
     params = scene.prefilled(prompt)
-    scene.deployment.kill(scene.prefill)
+    failed = _failed(scene)
+    scene.kill(scene.prefill)
     answer = scene.pull(prompt, params, OUTPUT).wait()
+    _until_failed(scene, failed)
     return Seen("blocks were kept, then prefill was gone", answer, prompt)
 
 
@@ -141,7 +142,7 @@ def killed_during(scene: Scene) -> Seen:
     with Middle(params["remote_port"], bytes_per_s=1_000_000) as middle:
         answer = scene.pull(prompt, params | {"remote_port": middle.port}, OUTPUT)
         scene.until(lambda: middle.passed > 1_000_000, "a megabyte of the transfer")
-        scene.deployment.kill(scene.prefill)
+        scene.kill(scene.prefill)
         answer.wait()
     return Seen(f"{middle.passed:,} bytes had passed", answer, prompt)
 
@@ -153,13 +154,10 @@ def killed_during(scene: Scene) -> Seen:
        "decode waits as long as prefill sleeps, then the right answer")
 def frozen(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    params = scene.prefilled(prompt)
-    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
-    answer = scene.pull(prompt, params, OUTPUT)
-    scene.until(lambda: scene.waiting(scene.decode, "deferred") >= 1, "a request deferred for its KV")
+    answer = _deferred(scene, prompt)
     if answer.ended.wait(3.0) or answer.tokens:
         raise NotInjected("the answer came although prefill was stopped")
-    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    scene.thaw(scene.prefill)
     answer.wait()
     waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
     return Seen("decode deferred the request", answer, prompt, facts={"first_token_s": round(waited_s, 1)})
@@ -177,13 +175,15 @@ def frozen_retry(scene: Scene) -> Seen:
 
 def _frozen_router(scene: Scene, mode: str) -> Seen:
     prompt = scene.prompt(PROMPT)
-    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
+    scene.freeze(scene.prefill)
     answer, record = _through_router(scene, ("--on-failure", mode, *SHORT_DEADLINES), prompt)
-    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    scene.thaw(scene.prefill)  # it was stopped from before the request until after its answer
     waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
-    if waited_s < 1.9:
-        raise NotInjected("the answer came before the deadline")
-    facts = {"first_answer_s": round(waited_s, 1)} | (_kept(answer, record) if mode == "retry" else {})
+    says = record["reason"] if mode == "retry" else record["error"]
+    if waited_s < 1.9 or not says.startswith(("retry after prefill deadline", "prefill: no answer")):
+        raise NotInjected(f"the deadline did not pass: after {waited_s:.1f} s the router says {says}")
+    facts = {"first_answer_s": round(waited_s, 1), "router_says": says, "prefill_was_stopped": True}
+    facts |= _kept(answer, record) if mode == "retry" else {}
     return Seen("no answer within the deadline", answer, prompt, attempts=record["attempts"], facts=facts)
 
 
@@ -193,16 +193,18 @@ def _frozen_router(scene: Scene, mode: str) -> Seen:
 @fault("wrong engine id", "nixl", "the parameters name an engine that prefill is not", "an error, no token")
 def wrong_engine(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    params = scene.prefilled(prompt)
+    params, failed = scene.prefilled(prompt), _failed(scene)
     answer = scene.pull(prompt, params | {"remote_engine_id": "somebody-else"}, OUTPUT).wait()
+    _until_failed(scene, failed)
     return Seen("engine id somebody-else", answer, prompt)
 
 
 @fault("wrong port", "nixl", "the parameters name a port where nobody listens", "an error after the handshake's 5 s, no token")
 def wrong_port(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    params = scene.prefilled(prompt)
+    params, failed = scene.prefilled(prompt), _failed(scene)
     answer = scene.pull(prompt, params | {"remote_port": 1, "remote_engine_id": "nobody-home"}, OUTPUT).wait()
+    _until_failed(scene, failed)
     return Seen("port 1", answer, prompt, facts={"error_after_s": round(answer.ended_s - answer.sent_s, 1)})
 
 
@@ -248,12 +250,9 @@ def stranded(scene: Scene) -> Seen:
        "the connection breaks, no token; over UCX's TCP, prefill may die of it as well", kills=True)
 def decode_killed_early(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    params = scene.prefilled(prompt)
-    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
-    answer = scene.pull(prompt, params, OUTPUT)
-    scene.until(lambda: scene.waiting(scene.decode, "deferred") >= 1, "a request deferred for its KV")
-    scene.deployment.kill(scene.decode)
-    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    answer = _deferred(scene, prompt)
+    scene.kill(scene.decode)
+    scene.thaw(scene.prefill)
     answer.wait()
     return Seen("decode had deferred the request", answer, prompt)
 
@@ -266,7 +265,7 @@ def decode_killed_late(scene: Scene) -> Seen:
     with routed(scene.deployment, "--on-failure", "retry") as url:
         answer = scene.send(url, scene.body(prompt, STREAM), name)
         scene.until(lambda: len(answer.tokens) >= 5, "five tokens")
-        scene.deployment.kill(scene.decode)
+        scene.kill(scene.decode)
         answer.wait()
     if answer.finished:
         raise NotInjected("the answer was complete before decode died")
@@ -278,10 +277,10 @@ def gone_in_prefill(scene: Scene) -> Seen:
     prompt = scene.prompt(LONGEST)
     finished = scene.counters(scene.prefill)["finished"]
     with routed(scene.deployment) as url:
-        scene.deployment.signal(scene.prefill, signal.SIGSTOP)  # so that it cannot be done too soon
+        scene.freeze(scene.prefill)  # so that it cannot be done too soon
         answer = scene.send(url, scene.body(prompt, OUTPUT))
         scene.until(lambda: answer.socket is not None, "the request on its way")
-        scene.deployment.signal(scene.prefill, signal.SIGCONT)
+        scene.thaw(scene.prefill)
         scene.until(lambda: scene.number(scene.prefill, "vllm:num_requests_running") >= 1, "a running prefill", 5)
         scene.hang_up(answer)
         answer.wait()
@@ -292,13 +291,10 @@ def gone_in_prefill(scene: Scene) -> Seen:
 @fault("client gone in transfer", "nixl", "the client hangs up while decode waits for the blocks", "nothing is left once the lease is over")
 def gone_in_transfer(scene: Scene) -> Seen:
     prompt = scene.prompt(PROMPT)
-    params = scene.prefilled(prompt)
-    scene.deployment.signal(scene.prefill, signal.SIGSTOP)
-    answer = scene.pull(prompt, params, OUTPUT)
-    scene.until(lambda: scene.waiting(scene.decode, "deferred") >= 1, "a request deferred for its KV")
+    answer = _deferred(scene, prompt)
     scene.hang_up(answer)
     answer.wait()
-    scene.deployment.signal(scene.prefill, signal.SIGCONT)
+    scene.thaw(scene.prefill)
     return Seen("decode had deferred the request", answer, prompt, 0)
 
 
@@ -345,9 +341,28 @@ def slow_link(scene: Scene) -> Seen:
     with Middle(params["remote_port"], bytes_per_s=2_000_000) as middle:
         answer = scene.pull(prompt, params | {"remote_port": middle.port}, OUTPUT).wait()
     waited_s = (answer.first_token_s or answer.ended_s) - answer.sent_s
-    if middle.passed < 100_000:
-        raise NotInjected("nothing went over the slow link")
+    if middle.passed < 100_000 or waited_s < 0.9 * middle.passed / 2_000_000:
+        raise NotInjected(f"{middle.passed:,} bytes in {waited_s:.2f} s: that link was not slow")
     return Seen(f"{middle.passed:,} bytes at 2 MB/s", answer, prompt, facts={"first_token_s": round(waited_s, 2)})
+
+
+def _deferred(scene: Scene, prompt: list[int]) -> Answer:
+    """An answer in the middle of its transfer: prefill is done and stopped, and decode waits for the blocks."""
+    params = scene.prefilled(prompt)
+    scene.freeze(scene.prefill)
+    answer = scene.pull(prompt, params, OUTPUT)
+    scene.until(lambda: scene.waiting(scene.decode, "deferred") >= 1, "a request deferred for its KV")
+    return answer
+
+
+def _failed(scene: Scene) -> float:
+    """Transfers that decode has counted as failed so far."""
+    return scene.counters(scene.decode)["failed_transfers"]
+
+
+def _until_failed(scene: Scene, before: float) -> None:
+    """Wait until decode has counted one more: the proof that it tried, and could not."""
+    scene.until(lambda: _failed(scene) > before, "a failed transfer in decode's counter", 10)
 
 
 def _handshake(scene: Scene) -> None:
@@ -364,12 +379,17 @@ def _handshake(scene: Scene) -> None:
 @fault("dtype mismatch", "nixl-dtype", "prefill computes in bfloat16, decode in float32 (our launcher was told to look away)",
        "the handshake refuses: an error, no token")
 def dtype_mismatch(scene: Scene) -> Seen:
-    return _mismatch(scene, "prefill --dtype bfloat16, decode float32")
+    failed = _failed(scene)
+    seen = _mismatch(scene, "prefill --dtype bfloat16, decode float32")
+    _until_failed(scene, failed)
+    return seen
 
 
 @fault("weights mismatch", "nixl-weights", "prefill holds other weights under the same name (our launcher was told to look away)",
        "the handshake passes: HTTP 200 and wrong tokens, with no error anywhere")
 def weights_mismatch(scene: Scene) -> Seen:
+    if "dummy" not in scene.arguments(scene.prefill) or "dummy" in scene.arguments(scene.decode):
+        raise NotInjected("both servers hold the same weights")
     fetched = _fetched(scene)
     seen = _mismatch(scene, "")
     return replace(seen, injected=f"{_new(scene, fetched):.0f} tokens of a model with random weights were fetched")

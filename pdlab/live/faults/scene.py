@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import signal
 import socket
 import threading
 import time
@@ -13,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+import psutil
 
 from pdlab.live import router_steps as steps
 from pdlab.live.microscope import tokens
@@ -33,6 +36,10 @@ WATCHED = {  # short name → the server's own counter
 
 class NotInjected(RuntimeError):
     """The moment for the fault never came, so nothing was broken and nothing is shown."""
+
+
+class BlocksLeft(RuntimeError):
+    """KV blocks stayed in use for longer than they may."""
 
 
 @dataclass
@@ -115,8 +122,15 @@ class Scene:
         return time.monotonic() - start
 
     def until_free(self, *servers: Server, timeout_s: float = PATIENCE_S) -> float:
-        """Wait until no KV block of these servers is in use, or they are dead; the seconds it took."""
-        return self.until(lambda: all(map(self._free, servers)), "no KV block in use", timeout_s)
+        """Wait until no KV block of these servers is in use, or they are dead; the seconds it took.
+
+        Raises BlocksLeft.
+        """
+        try:
+            return self.until(lambda: all(map(self._free, servers)), "no KV block in use", timeout_s)
+        except NotInjected:
+            left = ", ".join(server.name for server in servers if not self._free(server))
+            raise BlocksLeft(f"blocks still in use after {timeout_s:.0f} s on {left or 'none, by now'}") from None
 
     def _free(self, server: Server) -> bool:
         try:
@@ -127,6 +141,37 @@ class Scene:
     def waiting(self, server: Server, reason: str) -> float:
         """Requests that wait at a server for ``reason``: capacity, or deferred (for their KV)."""
         return self.number(server, "vllm:num_requests_waiting_by_reason", reason=reason)
+
+    def stopped(self, server: Server) -> bool:
+        """Whether the system has stopped a server's process."""
+        try:
+            return psutil.Process(server.pid).status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:
+            return False
+
+    def arguments(self, server: Server) -> list[str]:
+        """The command line with which a server's process runs."""
+        return psutil.Process(server.pid).cmdline()
+
+    # ── breaking ────────────────────────────────────────────────────────────────────────────
+
+    def kill(self, server: Server) -> None:
+        """Kill a server.  Raises NotInjected where it lives on."""
+        self.deployment.kill(server)
+        if self.deployment.alive(server):
+            raise NotInjected(f"{server.name} is still alive")
+
+    def freeze(self, server: Server) -> None:
+        """Stop a server's process.  Raises NotInjected where it goes on."""
+        self.deployment.signal(server, signal.SIGSTOP)
+        self.until(lambda: self.stopped(server), f"{server.name} stopped", 5)
+
+    def thaw(self, server: Server) -> None:
+        """Let a stopped server go on.  Raises NotInjected where it was not stopped any more."""
+        stopped = self.stopped(server)
+        self.deployment.signal(server, signal.SIGCONT)
+        if not stopped:
+            raise NotInjected(f"{server.name} did not stay stopped")
 
     # ── talking ─────────────────────────────────────────────────────────────────────────────
 

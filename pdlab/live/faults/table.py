@@ -11,8 +11,9 @@ import os
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import psutil
 from pdlab.errors import BadInput
 from pdlab.live import provenance
 from pdlab.live.faults.catalogue import CATALOGUE, Fault
-from pdlab.live.faults.scene import NotInjected, Scene
+from pdlab.live.faults.scene import BlocksLeft, NotInjected, Scene
 from pdlab.live.serve import Deployment, Spec, free_ports
 from pdlab.measure import records
 
@@ -29,10 +30,12 @@ LEASE_S = 6.0
 GRACE_S = 10.0  # after the lease: the engine frees blocks in its next step
 BLOCKS = 64  # few, so that stranded prefills fill the cache
 TRIES = 3  # a moment can be missed; a fault that was not injected is tried again, and counted
+GIVE_UP = 3  # runs of one fault that came to nothing; after that many it is left alone
 TINY_BLOCK_BYTES = 2 * 4 * 2 * 32 * 4 * 128  # K and V × layers × KV heads × head_dim × float32 × tokens
 MISMATCHED = {"nixl-dtype": ("--dtype", "bfloat16"), "nixl-weights": ("--load-format", "dummy")}
 PAIRS = ("nixl", "tcp", "tcp-unchecked", *MISMATCHED, "nixl-recompute")
 TABLE = "faults.json"
+DEAD = {"dead": 1}
 Say = Callable[[str], None]
 
 
@@ -63,8 +66,13 @@ def pair(name: str, model: str = "tiny") -> Spec:
 
 @dataclass(frozen=True)
 class Row:
-    """One fault, one run.  Counters are what changed, by server.  ``blocks_free_after_s`` speaks of the
-    servers that are alive; ``recovered_after_s`` includes starting dead ones again."""
+    """One fault, one run.  Counters are what changed, by server; a server that had died has ``dead``.
+
+    ``blocks_free_after_s`` speaks of the servers in ``looked_at``, those that were alive: a dead
+    server's blocks went with it.  ``recovered_after_s`` includes starting dead ones again, and
+    ``all_free_after_s`` is when every server, those included, had served and used no block (None in
+    runs made before it was looked at).  ``missed`` counts tries that injected nothing.
+    """
 
     fault: str
     injected: str
@@ -81,6 +89,32 @@ class Row:
     missed: int
     counters: dict[str, dict[str, float]]
     facts: dict[str, Any]
+    all_free_after_s: float | None = None
+
+    @property
+    def looked_at(self) -> list[str]:
+        """The servers that were alive when blocks were looked for."""
+        return [name for name, changes in self.counters.items() if changes != DEAD]
+
+
+@dataclass(frozen=True)
+class Result:
+    """All rows there are now, the runs that were asked for, and why some came to nothing, by fault."""
+
+    rows: list[Row]
+    asked: dict[str, int]
+    given_up: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def short(self) -> dict[str, str]:
+        """Faults with fewer runs than asked for, and why."""
+        runs = Counter(row.fault for row in self.rows)
+        return {
+            name: f"{runs[name]} of {count} runs; {len(why)} came to nothing: {why[-1] if why else 'not tried'}"
+            for name, count in self.asked.items()
+            if runs[name] < count
+            for why in [self.given_up.get(name, [])]
+        }
 
 
 def compare(tokens: Sequence[int], reference: Sequence[int]) -> tuple[str, int]:
@@ -111,23 +145,22 @@ def run(
     model: str = "tiny",
     say: Say = lambda text: None,
     repeat_kills: int | None = None,
-) -> list[Row]:
+) -> Result:
     """Run faults (default: all), ``repeat`` times each, and write the table and provenance to ``out``.
 
     Faults that kill a server run ``repeat_kills`` times, where that is given: each has to start it
     again.  What ``out`` holds already is kept and counted, so that an interrupted run goes on.
-    Raises NotInjected at the end where a fault could not be made to happen in a few tries.
+    A run that came to nothing is counted and the next one is tried, up to ``GIVE_UP`` of one fault.
     """
     unknown = [name for name in names if name not in CATALOGUE]
     if unknown:
         raise BadInput(f"fault {unknown[0]!r}", f"one of: {'; '.join(CATALOGUE)}")
-    rows = read(out) if out and (out / TABLE).exists() else []
-    todo = [
-        one for one in ([CATALOGUE[name] for name in names] or CATALOGUE.values())
-        for _ in range((repeat_kills if one.kills and repeat_kills else repeat) - sum(row.fault == one.name for row in rows))
-    ]  # fmt: skip
+    chosen = [CATALOGUE[name] for name in dict.fromkeys(names)] or list(CATALOGUE.values())
+    asked = {one.name: repeat_kills if one.kills and repeat_kills else repeat for one in chosen}
+    result = Result(read(out) if out and (out / TABLE).exists() else [], asked)
+    there = Counter(row.fault for row in result.rows)
+    todo = [one for one in chosen for _ in range(asked[one.name] - there[one.name])]
     todo.sort(key=lambda one: one.kills)  # cheap ones first
-    missed: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="pdlab-faults-") as scratch:
         for kind in sorted({one.pair for one in todo}, key=PAIRS.index):
             say(f"starting the pair {kind}")
@@ -135,28 +168,39 @@ def run(
                 scene = Scene(deployment, LEASE_S)
                 about = provenance.measured(deployment, "pdlab faults", design="disaggregated",
                                             notes=f"lease {LEASE_S:g} s, {BLOCKS} KV blocks")  # fmt: skip
-                for one in (one for one in todo if one.pair == kind and one.name not in missed):
-                    try:
-                        rows.append(observe(scene, one))
-                    except Exception as error:  # one fault must not take the others with it
-                        missed[one.name] = f"{type(error).__name__}: {error}"
-                        say(f"{one.name}: NOT INJECTED: {error}")
-                        _mend(scene)
-                        continue
-                    say(f"{one.name}: {rows[-1].client_saw}")
-                    if out:
-                        _write(out, rows, about)
-    if missed:
-        raise NotInjected("; ".join(f"{name}: {why}" for name, why in missed.items()))
-    return rows
+                for one in (one for one in todo if one.pair == kind):
+                    _once(scene, one, result, say)
+                    if out and result.rows:
+                        _write(out, result, about)
+    return result
 
 
-def _write(out: Path, rows: Sequence[Row], about: dict[str, Any]) -> None:
+def _once(scene: Scene, one: Fault, result: Result, say: Say) -> None:
+    """One more row, or one more reason why there is none.  One fault must not take the others with it."""
+    nothing = result.given_up.setdefault(one.name, [])
+    if len(nothing) >= GIVE_UP:
+        return
+    try:
+        result.rows.append(observe(scene, one))
+        say(f"{one.name}: {result.rows[-1].client_saw}")
+    except Exception as error:
+        nothing.append(f"{type(error).__name__}: {error}")
+        say(f"{one.name}: {'BLOCKS LEFT' if isinstance(error, BlocksLeft) else 'NOT INJECTED'}: {error}")
+        _mend(scene)
+
+
+def _write(out: Path, result: Result, about: dict[str, Any]) -> None:
     """The table, one line a run, and where it comes from.  Whole or not at all."""
     out.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(json.dumps(asdict(row), separators=(",", ":")) for row in rows)
-    runs = {name: sum(row.fault == name for row in rows) for name in dict.fromkeys(row.fault for row in rows)}
-    document = about | {"summary": about["summary"] | {"runs_of_each_fault": runs}}
+    lines = ",\n".join(json.dumps(asdict(row), separators=(",", ":")) for row in result.rows)
+    tries = Counter({row.fault: 0 for row in result.rows})
+    for row in result.rows:
+        tries[row.fault] += row.missed
+    document = about | {"summary": about["summary"] | {
+        "runs_of_each_fault": dict(Counter(row.fault for row in result.rows)),
+        "tries_that_injected_nothing": dict(+tries),
+        "runs_that_came_to_nothing": {name: why for name, why in result.given_up.items() if why},
+    }}  # fmt: skip
     for name, text in (
         (TABLE, f"[\n{lines}\n]\n"),
         (records.PROVENANCE, json.dumps(records.check_provenance(document), indent=2) + "\n"),
@@ -172,8 +216,9 @@ def read(directory: Path) -> list[Row]:
 
 
 def record(directory: Path) -> None:
-    """What lab L3 measures live: every fault once; goes on where it was interrupted."""
-    run(out=directory, say=lambda text: print(text, flush=True))
+    """What lab L3 measures live: every fault once; goes on where it was interrupted.  Raises NotInjected."""
+    if short := run(out=directory, say=lambda text: print(text, flush=True)).short:
+        raise NotInjected("; ".join(f"{name}: {why}" for name, why in short.items()))
 
 
 def observe(scene: Scene, one: Fault) -> Row:
@@ -199,6 +244,8 @@ def observe(scene: Scene, one: Fault) -> Row:
     after = {server.name: _counters(scene, server) for server in scene.deployment.servers}
     dead = _recover(scene, healthy=one.pair not in MISMATCHED)  # mismatched pairs never are
     recovered_s = time.monotonic() - broken_s
+    scene.until_free(*scene.deployment.servers, timeout_s=LEASE_S + GRACE_S)
+    all_free_s = time.monotonic() - broken_s
     scene.deployment.reset_prefix_caches()  # wrong blocks may be cached under the right names
     reference = scene.reference(seen.prompt, seen.asked) if seen.asked else []
     right, twice = compare(seen.answer.tokens, reference)
@@ -210,6 +257,7 @@ def observe(scene: Scene, one: Fault) -> Row:
         processes=_processes(scene) - before_processes, missed=missed,
         counters=_changes(before, after),
         facts=seen.facts | {"client_waited_s": round(seen.answer.ended_s - seen.answer.sent_s, 2)} | ({"dead": dead} if dead else {}),
+        all_free_after_s=round(all_free_s, 2),
     )  # fmt: skip
 
 
@@ -222,7 +270,7 @@ def _counters(scene: Scene, server: Any) -> dict[str, float] | None:
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {
-        name: {key: now[key] - was.get(key, 0) for key in now if now[key] != was.get(key, 0)} if now is not None else {"dead": 1}
+        name: {key: now[key] - was.get(key, 0) for key in now if now[key] != was.get(key, 0)} if now is not None else dict(DEAD)
         for (name, was), now in zip(before.items(), after.values(), strict=True)
     }
 
@@ -279,9 +327,9 @@ def summary(rows: Sequence[Row]) -> Iterator[list[Any]]:
             name, len(mine), mine[-1].client_saw, max(row.attempts for row in mine),
             "/".join(dict.fromkeys(row.right for row in mine)), sum(row.twice for row in mine),
             max(row.blocks_free_after_s for row in mine), max(row.recovered_after_s for row in mine),
-            sum(row.processes for row in mine),
+            sum(row.processes for row in mine), sum(row.missed for row in mine),
         ]  # fmt: skip
 
 
 HEADERS = ("fault", "runs", "the client saw", "attempts", "tokens right", "twice", "blocks free after s",
-           "recovered after s", "processes left")  # fmt: skip
+           "recovered after s", "processes left", "missed tries")  # fmt: skip
