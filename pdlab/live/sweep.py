@@ -26,13 +26,13 @@ from pdlab.live.client_loop import LEAD_NS
 from pdlab.live.front import routed
 from pdlab.measure import plan as plans
 from pdlab.measure import records, slo, traces, workload
+from pdlab.measure.caches import SERVER_METRICS
 
 SETTLE_S = 0.5  # for the router to log what the client has just received
 SAMPLE_S = 2.0  # between two looks at the servers' counters: each look costs the server some ms
 START_S = 30.0  # a guess at a deployment's start, for the time left
 TUNING = "tuning"
 CHOICE = "choice.json"
-SERVER_METRICS = "server_metrics.jsonl"
 WANTED = (
     "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
     "vllm:prompt_tokens_by_source_total", "vllm:num_preemptions_total",

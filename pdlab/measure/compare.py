@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pdlab.errors import BadInput
-from pdlab.measure import slo
+from pdlab.measure import caches, slo
 from pdlab.measure.plan import Acceptance
 from pdlab.measure.records import Run
 
@@ -168,6 +168,10 @@ def _same_trace(run_a: Run, run_b: Run) -> Check:
     names = run_a.provenance.get("workload"), run_b.provenance.get("workload")
     if names[0] != names[1]:
         return Check(name, "fail", f"A ran {names[0]}, B ran {names[1]}")
+    # Every request of a resumed run was sent once, but what was queued at the cut was lost with it.
+    cut = [which for which, run in (("A", run_a), ("B", run_b)) if (run.provenance.get("summary") or {}).get("resumed")]
+    if cut:
+        return Check(name, "fail", f"{' and '.join(cut)} stopped half-way and went on with empty queues: run again in one go")
     if a.num_rows != b.num_rows or not a["seq"].combine_chunks().equals(b["seq"].combine_chunks()):
         return Check(name, "fail", f"A offered {a.num_rows} requests, B {b.num_rows}, or not the same ones")
     for column in ("prompt_tokens", "requested_output_tokens"):
@@ -195,13 +199,11 @@ def _same_cache(run_a: Run, run_b: Run) -> Check:
         return Check(name, "fail", f"A {states[0]}, B {states[1]}")
     if states[0] is None:
         return Check(name, "not_carried", "neither run states it")
-    if states[0] == "cold":
-        for which, run in (("A", run_a), ("B", run_b)):
-            table = _judged(run)
-            hits = int(pc.sum(pc.greater(table["cached_tokens"], 0)).as_py() or 0)
-            if hits:
-                return Check(name, "fail", f"{hits} requests of {which} found cached tokens in a cold run")
-    return Check(name, "pass", f"both {states[0]}")
+    seen = [caches.evidence(run, _judged(run)) for run in (run_a, run_b)]
+    said = [f"{which}: {one.said if one else 'nothing kept to see it by'}" for which, one in zip("AB", seen, strict=True)]
+    if any(one and one.contradicts for one in seen):
+        return Check(name, "fail", f"both labelled {states[0]}, but {'; '.join(said)}")
+    return Check(name, "not_carried" if None in seen else "pass", f"both labelled {states[0]}; {'; '.join(said)}")
 
 
 def _enough(a: slo.Report, b: slo.Report, needed: int) -> Check:

@@ -70,11 +70,12 @@ FOOTER_SUFFIX = ".footer"  # a copy of the Parquet footer: a truncated file is u
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its requests (``SCHEMA``) and where they come from."""
+    """One run: its requests (``SCHEMA``), where they come from, and its directory if it has one."""
 
     table: pa.Table
     provenance: dict[str, Any] = field(default_factory=dict)
     name: str = ""
+    directory: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +331,7 @@ def read_run(path: str | Path, partial: bool = False) -> Run:
     document = _read_json(directory / PROVENANCE) if (directory / PROVENANCE).exists() else None
     if document is not None:
         document = check_provenance(document, str(directory / PROVENANCE))
-    return Run(read(file, partial), document or {}, name=path.stem if path.is_file() else path.name)
+    return Run(read(file, partial), document or {}, name=path.stem if path.is_file() else path.name, directory=directory)
 
 
 class RunWriter:
