@@ -139,7 +139,9 @@ def _requests(pair: Pair, own_interface: bool) -> list[Request]:
         before = _look(pair)
         params = pair.kind.ask(pair, prompt)  # type: ignore[misc]
         stored = _look(pair)
+        interface = netns.counters().bytes
         answer = pair.send(prompt, OUTPUT_TOKENS, params).wait()
+        interface = netns.counters().bytes - interface  # before the next look, which is traffic too
         after = _look(pair)
         pair.forget()
         alone_before = _look(pair)
@@ -156,7 +158,7 @@ def _requests(pair: Pair, own_interface: bool) -> list[Request]:
             computed_tokens=after["computed"] - stored["computed"],
             formula_bytes=kv.block_bytes_total(shape, pair.kind.moved_tokens(count), BLOCK_SIZE, pair.deployment.spec.dtype),
             moved_bytes=moved,
-            os_bytes=after["os"] - stored["os"] if own_interface else None,
+            os_bytes=interface if own_interface else None,
             transfer_ms=round(seconds * 1000, 2) if seconds is not None else None,
             first_token_ms=round((answer.first_token_s - answer.sent_s) * 1000, 1),  # type: ignore[operator]
             local_first_token_ms=round((alone.first_token_s - alone.sent_s) * 1000, 1),  # type: ignore[operator]
@@ -175,11 +177,11 @@ def _fetch(pair: Pair, prompt: list[int]) -> None:
 
 
 def _look(pair: Pair) -> dict[str, Any]:
-    """Every counter now: decode's tokens by source, the connector's bytes, the files, the interface."""
+    """Every counter now: decode's tokens by source, the connector's bytes and seconds, the files."""
     page = pair.decode.metrics()
     counted, seconds = pair.kind.counted(pair) if pair.kind.counted else (0, None)
     return {
         "external": round(page.total(SOURCE, source="external_kv_transfer") or 0),
         "computed": round(page.total(SOURCE, source="local_compute") or 0),
-        "counted": counted, "seconds": seconds, "files": stored_bytes(pair.site.store), "os": netns.counters().bytes,
+        "counted": counted, "seconds": seconds, "files": stored_bytes(pair.site.store),
     }  # fmt: skip
