@@ -52,7 +52,6 @@ def test_honest_markings_pass(marks):
     """A mark counts whatever its spelling, and a list counts as well as a mapping."""
     marking = judge_marks(marks)
     assert marking.ok, (marking.kind, marking.says)
-    assert marking.right == marking.total == 8
 
 
 @pytest.mark.parametrize(("marks", "kind"), WRONG, ids=str)
@@ -60,7 +59,6 @@ def test_wrong_markings_are_named(marks, kind):
     """Each wrong mark is named with its kind and explained without giving the right one."""
     marking = judge_marks(marks)
     assert (marking.ok, marking.kind) == (False, kind), marking.says
-    assert marking.right < 8
 
 
 @pytest.mark.parametrize("number", CLAIMS)
@@ -82,7 +80,7 @@ def test_another_line_of_evidence_is_told(number):
     """Pointing at a line that is about something else is not yet right."""
     other = "E1" if LINES[number] != "E1" else "E2"
     marking = judge_evidence(LINES | {number: other})
-    assert (marking.kind, marking.right) == ("other-line", len(LINES) - 1)
+    assert marking.kind == "other-line" and marking.says.startswith(f"{len(LINES) - 1} of {len(LINES)} are right.")
 
 
 @pytest.mark.parametrize(("lines", "kind"), [(LINES | {1: "E9"}, "unknown-line"), (LINES | {4: "E1"}, "form"), ({}, "mark-missing"), ("E1", "form")])

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pdlab.course.finding import Finding
+
 MARKS = ("supported", "unsupported", "false")
 
 
@@ -21,20 +23,6 @@ class Claim:
     mark: str
     evidence: str
     wrong: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Marking:
-    """``right`` of ``total`` marks; ``kind`` and ``says`` for the first that is not."""
-
-    right: int
-    total: int
-    kind: str = ""
-    says: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return not self.kind
 
 
 CLAIMS: dict[int, Claim] = {
@@ -142,42 +130,42 @@ def _open(mark: object) -> bool:
     return mark is None or mark is ... or mark == ""
 
 
-def judge_marks(value: object) -> Marking:
+def judge_marks(value: object) -> Finding:
     """Compare marks with the evidence; the first wrong one is explained."""
     total = len(CLAIMS)
     marks = _keyed(value, list(CLAIMS))
     if isinstance(marks, str):
-        return Marking(0, total, "form", marks)
+        return Finding(False, "form", marks)
     read = {number: read_mark(mark) for number, mark in marks.items() if not _open(mark)}
     right = sum(read.get(number) == claim.mark for number, claim in CLAIMS.items())
     for number, claim in CLAIMS.items():
         if number not in read:
-            return Marking(right, total, "mark-missing", f"{right} of {total} are right so far. Claim {number} has no mark yet")
+            return Finding(False, "mark-missing", f"{right} of {total} are right so far. Claim {number} has no mark yet")
         mark = read[number]
         if mark is None:
-            return Marking(right, total, "unknown-mark", f"claim {number}: {marks[number]!r} is none of the three marks: {', '.join(MARKS)}")
+            return Finding(False, "unknown-mark", f"claim {number}: {marks[number]!r} is none of the three marks: {', '.join(MARKS)}")
         if mark != claim.mark:
-            return Marking(right, total, f"{mark}-too-soon", f"{right} of {total} are right. Claim {number} ({claim.says}): {claim.wrong[mark]}")
-    return Marking(right, total)
+            return Finding(False, f"{mark}-too-soon", f"{right} of {total} are right. Claim {number} ({claim.says}): {claim.wrong[mark]}")
+    return Finding(True)
 
 
-def judge_evidence(value: object) -> Marking:
+def judge_evidence(value: object) -> Finding:
     """Compare the deciding line named for each claim; claim 4 has none."""
     keys = [number for number, claim in CLAIMS.items() if claim.evidence]
     total = len(keys)
     lines = _keyed(value, keys)
     if isinstance(lines, str):
-        return Marking(0, total, "form", lines)
+        return Finding(False, "form", lines)
     read = {number: read_evidence(line) for number, line in lines.items() if not _open(line)}
     right = sum(read.get(number) == CLAIMS[number].evidence for number in keys)
     for number in keys:
         if number not in read:
-            return Marking(right, total, "mark-missing", f"{right} of {total} are right so far. Claim {number} has no line yet")
+            return Finding(False, "mark-missing", f"{right} of {total} are right so far. Claim {number} has no line yet")
         if read[number] is None:
-            return Marking(right, total, "unknown-line", f"claim {number}: {lines[number]!r} is no line of evidence; they are E1 to E7")
+            return Finding(False, "unknown-line", f"claim {number}: {lines[number]!r} is no line of evidence; they are E1 to E7")
         if read[number] != CLAIMS[number].evidence:
-            return Marking(
-                right, total, "other-line",
+            return Finding(
+                False, "other-line",
                 f"{right} of {total} are right. Claim {number} ({CLAIMS[number].says}): {read[number]} is about something else; which line would you read out to the author?",
             )  # fmt: skip
-    return Marking(right, total)
+    return Finding(True)

@@ -8,8 +8,10 @@ to judge, with the model answer beside their own, once they have answered.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+
+from pdlab.course.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,47 +50,28 @@ class Question:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """``found`` of ``needed`` ideas; ``kind`` and ``says`` where the answer is not there yet."""
-
-    found: int
-    needed: int
-    kind: str = ""
-    says: str = ""
-    missing: tuple[str, ...] = field(default=())
-
-    @property
-    def ok(self) -> bool:
-        return not self.kind
-
-
 def plain(text: str) -> str:
     """Lower case, apostrophes and hyphens as spaces, one space between words."""
     text = re.sub(r"['’`\-–_/]", " ", text.lower())
     return re.sub(r"[ \t]+", " ", text)
 
 
-def score(question_id: str, answer: object) -> Score:
+def score(question_id: str, answer: object) -> Finding:
     """Read ``answer`` for the ideas of question ``question_id``.  A wrong turn counts first."""
     question = QUESTIONS[question_id]
-    needed = len(question.ideas)
     if not isinstance(answer, str):
-        return Score(0, needed, "not-text", "answer in a sentence or two, as a string")
+        return Finding(False, "not-text", "answer in a sentence or two, as a string")
     if len(answer.split()) < 4:
-        return Score(0, needed, "too-short", "a word or two can be a guess; write a sentence")
+        return Finding(False, "too-short", "a word or two can be a guess; write a sentence")
     text = plain(answer)
     found = [idea.named_in(text) for idea in question.ideas]
     for turn in question.wrong:
         if turn.taken_in(text):
-            return Score(sum(found), needed, turn.kind, turn.says)
-    missing = tuple(idea.nudge for idea, there in zip(question.ideas, found, strict=True) if not there)
-    if missing:
-        return Score(
-            sum(found), needed, "idea-missing",
-            f"{sum(found)} of {needed} ideas are there. Think of {missing[0]}", missing,
-        )  # fmt: skip
-    return Score(needed, needed)
+            return Finding(False, turn.kind, turn.says)
+    for idea, there in zip(question.ideas, found, strict=True):
+        if not there:
+            return Finding(False, "idea-missing", f"{sum(found)} of {len(found)} ideas are there. Think of {idea.nudge}")
+    return Finding(True)
 
 
 _FASTER = r"(?:rais|increas|improv|boost|maximi[sz]|gain|higher|more|better|doubl)\w*(?: the| overall| total| raw| a| of| its| our)* (?:throughput|requests per second|tokens per second)|throughput (?:goes up|rises|increases|improves|is higher)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pdlab.course.output import add_json_flag, print_json
+from pdlab.course.output import add_json_flag, print_json, print_table
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -39,11 +39,11 @@ def run(args: argparse.Namespace) -> int | None:
         told = "its own record of what it sent to decode" if part["predicted_ttl_s"] else "nobody"
         print(f"\neff_isl_threshold {part['eff_isl_threshold']}, ratio {part['eff_isl_ratio_threshold']}; "
               f"the router learns what decode holds from {told}")  # fmt: skip
-        print("prompt  cached on decode  uncached  decision")
-        for row in part["requests"]:
-            if row["decision"] and row["kind"] == "grid":
-                print(f"{row['prompt_tokens']:6}  {row['cached_on_decode_tokens']:16}  "
-                      f"{row['uncached_tokens']:8}  {row['decision']}")  # fmt: skip
+        print_table(
+            [(row["prompt_tokens"], row["cached_on_decode_tokens"], row["uncached_tokens"], row["decision"])
+             for row in part["requests"] if row["decision"] and row["kind"] == "grid"],
+            ("prompt", "cached on decode", "uncached", "decision"),
+        )  # fmt: skip
     print(f"\n{requests - len(differ)} of {requests} decisions (primers included) are what our rule says.")
     for line in differ:
         print(line)

@@ -7,36 +7,30 @@ import argparse
 
 def add(sub: argparse._SubParsersAction) -> None:
     """Register the command."""
+    from pdlab.course.arguments import add_prompt_options
     from pdlab.course.output import add_json_flag
 
     p = sub.add_parser("handoff", help="the hand-off floor of a prompt over one or more links")
-    p.add_argument("config", metavar="CONFIG.json",
-                   help="a Hugging Face config.json, or the short name of a shipped one")
-    p.add_argument("--tokens", required=True, metavar="N", help="prompt length")
+    add_prompt_options(p)
     p.add_argument("--link", required=True, nargs="+", action="extend", metavar="GB_S",
                    help="effective bandwidth in GB/s; several values, or the flag several times")
     p.add_argument("--setup-ms", required=True, metavar="S",
                    help="setup of one hand-off in ms, not contained in the bandwidth")
     p.add_argument("--budget-ms", required=True, metavar="B", help="time allowed for it, in ms")
-    p.add_argument("--dtype", default="bfloat16", metavar="DTYPE",
-                   help="bfloat16 (default) | float16 | float32 | fp8")
-    p.add_argument("--fp8-scales", default="none", metavar="WHICH",
-                   help="none (default) | per-token-head")
     add_json_flag(p)
     p.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     """Print a row a link; passing the floor keeps a link on the list, nothing more."""
-    from pdlab.course.arguments import not_negative_arg, positive_arg, whole_arg
+    from pdlab.course.arguments import not_negative_arg, positive_arg, read_prompt
     from pdlab.course.output import print_json, print_table
     from pdlab.theory import kv, link
 
-    shape = kv.from_config(kv.find(args.config))
-    tokens = whole_arg(args.tokens, "--tokens", high=kv.MAX_TOKENS)
+    shape, tokens, how = read_prompt(args)
     setup_ms = not_negative_arg(args.setup_ms, "--setup-ms", "ms")
     budget_ms = positive_arg(args.budget_ms, "--budget-ms", "ms")
-    size = kv.kv_bytes(shape, tokens, args.dtype, args.fp8_scales)
+    size = kv.kv_bytes(shape, tokens, **how)
     rows = []
     for text in args.link:
         gb_s = positive_arg(text, "--link", "GB/s")
@@ -49,8 +43,7 @@ def run(args: argparse.Namespace) -> None:
         })
     if args.json:
         print_json({
-            "model": shape.name, "tokens": tokens, "dtype": args.dtype,
-            "fp8_scales": args.fp8_scales, "kv_bytes": size, "kv_mib": size / 2**20,
+            "model": shape.name, "tokens": tokens, **how, "kv_bytes": size, "kv_mib": size / 2**20,
             "setup_ms": setup_ms, "budget_ms": budget_ms, "links": rows, "label": "hypothetical",
         })
         return

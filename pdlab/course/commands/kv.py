@@ -7,16 +7,11 @@ import argparse
 
 def add(sub: argparse._SubParsersAction) -> None:
     """Register the command."""
+    from pdlab.course.arguments import add_prompt_options
     from pdlab.course.output import add_json_flag
 
     p = sub.add_parser("kv", help="size the KV cache of a model from its config.json")
-    p.add_argument("config", metavar="CONFIG.json",
-                   help="a Hugging Face config.json, or the short name of a shipped one")
-    p.add_argument("--tokens", required=True, metavar="N", help="length of the sequence")
-    p.add_argument("--dtype", default="bfloat16", metavar="DTYPE",
-                   help="bfloat16 (default) | float16 | float32 | fp8")
-    p.add_argument("--fp8-scales", default="none", metavar="WHICH",
-                   help="none (default) | per-token-head: one FP32 scale per token, head, K or V")
+    add_prompt_options(p)
     p.add_argument("--tp", default="1", metavar="N", help="tensor-parallel ranks (default 1)")
     p.add_argument("--block-size", default="16", metavar="B",
                    help="token slots of one cache block (default 16)")
@@ -26,15 +21,13 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the sizes; BadInput for anything that cannot be sized."""
-    from pdlab.course.arguments import whole_arg
+    from pdlab.course.arguments import read_prompt, whole_arg
     from pdlab.course.output import print_json, print_table
     from pdlab.theory import kv
 
-    shape = kv.from_config(kv.find(args.config))
-    tokens = whole_arg(args.tokens, "--tokens", high=kv.MAX_TOKENS)
+    shape, tokens, how = read_prompt(args)
     tp = whole_arg(args.tp, "--tp", high=65536)
     block = whole_arg(args.block_size, "--block-size", high=10**6)
-    how = {"dtype": args.dtype, "fp8_scales": args.fp8_scales}
     size = kv.kv_bytes(shape, tokens, **how)
     document = {
         "model": shape.name,
