@@ -34,7 +34,7 @@ from typing import Any
 
 from pdlab.errors import BadInput
 from pdlab.live import dynamo_log, env, keeper, netns, policy, provenance
-from pdlab.live.serve import LOOPBACK, ServerFailed, free_ports
+from pdlab.live.serve import LOOPBACK, ServerFailed, free_ports, wait_ready
 from pdlab.measure import records
 
 DECISIONS = "decisions.json"
@@ -44,7 +44,6 @@ CONTEXT_TOKENS = 16_384
 WORDS = 4096
 SEED = 8
 READY_S, SETTLE_S = 120.0, 0.5
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +150,25 @@ def _servers(setting: Setting, folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _wait_ready(base_url: str, log: Path, held: dict[str, subprocess.Popen[str]]) -> None:
     """Until a request is answered and its conditional decision is in the log: both pools are known."""
-    deadline = time.monotonic() + READY_S
     said = "nothing"
-    while time.monotonic() < deadline:
-        for name, process in held.items():
-            if process.poll() is not None:
-                raise ServerFailed(f"{name} ended with status {process.returncode} before it was ready")
+
+    def decides() -> bool:
+        nonlocal said
         try:
             request_id = _ask(base_url, ["w2"] * 40)
         except (urllib.error.URLError, OSError) as error:
             said = str(error)
-        else:
-            said = "an answer, but no decision in its log"
-            if _logged(log, request_id, wait_s=1.0):
-                return
-        time.sleep(0.5)
-    raise ServerFailed(f"Dynamo was not ready after {READY_S:.0f} s; the last try brought {said}")
+            return False
+        said = "an answer, but no decision in its log"
+        return _logged(log, request_id, wait_s=1.0) is not None
+
+    def ended(name: str) -> str:
+        return f"its log ends:\n{log.with_name(f'{name}.log').read_text(errors='replace')[-1000:]}"
+
+    wait_ready(
+        decides, held, time.monotonic() + READY_S,
+        lambda: f"Dynamo was not ready after {READY_S:.0f} s; the last try brought {said}", ended, every_s=0.5,
+    )  # fmt: skip
 
 
 def _ask(base_url: str, words: Sequence[str]) -> str:

@@ -19,6 +19,13 @@ def routed(deployment: Deployment, *options: str) -> Iterator[str]:
     Its log, a JSON line a request, is ``router.jsonl`` in the deployment's run directory.
     It ends with the block, or when this program is gone.
     """
+    with router_process(deployment, *options) as (_, url):
+        yield url
+
+
+@contextmanager
+def router_process(deployment: Deployment, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The same, with the router's process as well, for who wants to see it end."""
     log: Path = deployment.run_dir / "router.jsonl"
     flags = {"aggregated": "--worker", "prefill": "--prefill", "decode": "--decode"}
     servers = [text for s in deployment.servers for text in (flags[s.role], s.base_url)]
@@ -31,7 +38,7 @@ def routed(deployment: Deployment, *options: str) -> Iterator[str]:
         assert router.stdin and router.stdout
         if not (line := router.stdout.readline()):
             raise ServerFailed(f"the router ended with status {router.wait()} before it was ready")
-        yield json.loads(line)["url"]
+        yield router, json.loads(line)["url"]
     finally:
         router.stdin.close()  # type: ignore[union-attr]
         try:

@@ -21,7 +21,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -229,9 +229,11 @@ class Deployment:
         self._keepers.clear()
         self.servers.clear()
 
-    def wait(self) -> None:
-        """Wait for ever; ServerFailed as soon as a server ends by itself."""
+    def wait(self, router: subprocess.Popen[str] | None = None) -> None:
+        """Wait for ever; ServerFailed as soon as a server, or the given router, ends by itself."""
         while True:
+            if router is not None and (status := router.poll()) is not None:
+                raise ServerFailed(f"the router has ended with status {status}")
             for server in self.servers:
                 if not self.alive(server):
                     raise ServerFailed(f"{server.name} has ended; its log says:\n{_tail(server.log_path)}")
@@ -371,24 +373,19 @@ class Deployment:
         return settings | dict(self.spec.environment)
 
     def _wait_ready(self, server: Server, deadline: float) -> None:
-        while True:
-            status = self._keepers[server.name].poll()
-            if status is not None:
-                raise ServerFailed(
-                    f"{server.name} ended with status {status} before it was ready; "
-                    f"its log {server.log_path} says:\n{_tail(server.log_path)}"
-                )
+        def healthy() -> bool:
             try:
                 with urllib.request.urlopen(f"{server.base_url}/health", timeout=5):
-                    return
+                    return True
             except (urllib.error.URLError, OSError):
-                pass
-            if time.monotonic() > deadline:
-                raise ServerFailed(
-                    f"{server.name} was not ready after {self.ready_timeout_s:.0f} s; "
-                    f"its log {server.log_path} ends:\n{_tail(server.log_path)}"
-                )
-            time.sleep(0.1)
+                return False
+
+        log = server.log_path
+        wait_ready(
+            healthy, {server.name: self._keepers[server.name]}, deadline,
+            lambda: f"{server.name} was not ready after {self.ready_timeout_s:.0f} s; its log {log} ends:\n{_tail(log)}",
+            lambda name: f"its log {log} says:\n{_tail(log)}",
+        )  # fmt: skip
 
 
 # VLLM_CPU_KVCACHE_SPACE would override --kv-cache-memory-bytes; PYTHONPATH could shadow vLLM's own.
@@ -411,6 +408,30 @@ def _gpu_args(plan: Plan, design: Literal["aggregated", "disaggregated"]) -> tup
     options = {"--gpu-memory-utilization": live.gpu_memory_utilization, "--revision": plan.comparison.revision}
     said = [text for key, value in options.items() if value is not None for text in (key, str(value))]
     return (*said, *(["--enforce-eager"] if live.enforce_eager else []))
+
+
+def wait_ready(
+    ready: Callable[[], bool],
+    held: Mapping[str, subprocess.Popen[str]],
+    deadline: float,
+    late: Callable[[], str],
+    ended: Callable[[str], str],
+    every_s: float = 0.1,
+) -> None:
+    """Ask ``ready`` until it says yes; ServerFailed when a held process has ended, or at the deadline.
+
+    ``deadline`` is on the monotonic clock, in seconds.  ``late`` says what to tell then, ``ended`` what
+    to tell of the process of that name besides its status.
+    """
+    while True:
+        for name, process in held.items():
+            if (status := process.poll()) is not None:
+                raise ServerFailed(f"{name} ended with status {status} before it was ready; {ended(name)}")
+        if ready():
+            return
+        if time.monotonic() > deadline:
+            raise ServerFailed(late())
+        time.sleep(every_s)
 
 
 def _close(keeper: subprocess.Popen[str]) -> None:

@@ -21,18 +21,18 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 after Ctrl-C; 1 when a server or the router ends by itself."""
-    from pdlab.live.front import routed
+    """0 after Ctrl-C once all is up, 130 before; 1 when a server or the router ends by itself."""
+    from pdlab.live.front import router_process
     from pdlab.live.serve import Deployment, ServerFailed, Spec
     from pdlab.measure import plan
 
     changes = {"model": args.model} if args.model else {}
     spec = Spec.from_plan(plan.load(args.plan), args.design, args.chunk, **changes)
     try:
-        with Deployment(spec, args.logs) as deployment, routed(deployment) as url:
+        with Deployment(spec, args.logs) as deployment, router_process(deployment) as (router, url):
             _tell(args, deployment, url)
             try:
-                deployment.wait()
+                deployment.wait(router)
             except KeyboardInterrupt:
                 return 0
             finally:
