@@ -64,15 +64,17 @@ def test_bad_headroom_is_refused(plan, headroom):
 
 
 def test_a_pool_is_scaled_beside_the_application(plan):
-    """Other replicas of one pool leave the builder's arguments as they are: Serve then builds nothing anew."""
-    (plain,) = yaml.safe_load(render.document(plan, "disaggregated", "/m", name="org/a.b"))["applications"]
-    (wider,) = yaml.safe_load(render.document(plan, "disaggregated", "/m", name="org/a.b", replicas={"prefill": 2}))["applications"]
-    assert wider.pop("deployments") == [
-        {"name": "Prefill:org--a_b", "autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
-    ]
+    """Another number for one pool changes its entry and nothing else: Serve then builds nothing anew."""
+    def read(**more):
+        return yaml.safe_load(render.document(plan, "disaggregated", "/m", name="org/a.b", **more))["applications"][0]
+
+    plain, wider = read(), read(replicas={"prefill": 2})
+    assert [one["name"] for one in plain["deployments"]] == ["Prefill:org--a_b", "Decode:org--a_b"]
+    assert wider["deployments"][0].pop("autoscaling_config") == {"min_replicas": 2, "max_replicas": 2}
+    assert plain["deployments"][0].pop("autoscaling_config") == {"min_replicas": 1, "max_replicas": 1}
     assert wider == plain
     with pytest.raises(BadInput):
-        render.document(plan, "disaggregated", "/m", replicas={"aggregated": 2})
+        read(replicas={"aggregated": 2})
 
 
 def test_one_chunk_size_for_all_engines(plan):

@@ -72,36 +72,41 @@ def document(
 ) -> str:
     """A file for ``serve run`` and ``serve deploy``.  It listens on loopback; ``options`` are those of ``arguments``.
 
-    ``replicas`` sets a pool's number apart from the builder's arguments, by the pool's name.  Serve
-    builds an application anew when its arguments change; this it applies to the pool alone.
+    Each pool's range stands twice: in the builder's arguments and beside them, under ``deployments``,
+    where ``replicas`` may set another number by the pool's name.  Serve builds an application anew
+    when its arguments change, and also when such an entry is there for the first time; a number in
+    one that was there it applies to that pool alone.
     """
+    given = arguments(plan, design, model, **options)
+    ranges = {pool: config["deployment_config"]["autoscaling_config"] for pool, config in _by_pool(given).items()}
+    if unknown := (replicas or {}).keys() - ranges.keys():
+        raise BadInput(f"replicas for {', '.join(sorted(unknown))}", " or ".join(ranges), "replicas")
+    ranges |= {pool: {"min_replicas": count, "max_replicas": count} for pool, count in (replicas or {}).items()}
+    name = options.get("name") or _live(plan).model
     application: dict[str, Any] = {
         "name": design,
         "route_prefix": "/",
         "import_path": f"ray.serve.llm:{BUILDER[design]}" if design in BUILDER else "",
-        "args": arguments(plan, design, model, **options),
+        "args": given,
+        "deployments": [
+            {"name": deployment_name(pool, name), "autoscaling_config": dict(count)} for pool, count in ranges.items()
+        ],
     }
-    if unknown := set(replicas or ()) - pools(design):
-        raise BadInput(f"replicas for {', '.join(sorted(unknown))}", " or ".join(sorted(pools(design))), "replicas")
-    if replicas:
-        name = options.get("name") or _live(plan).model
-        application["deployments"] = [
-            {"name": deployment_name(pool, name), "autoscaling_config": {"min_replicas": count, "max_replicas": count}}
-            for pool, count in replicas.items()
-        ]
     whole = {"http_options": {"host": LOOPBACK, "port": port}, "applications": [application]}
     return yaml.safe_dump(whole, sort_keys=False)
 
 
-def pools(design: Design) -> set[str]:
-    """The pools of a design, each scaled by itself."""
-    return {"aggregated"} if design == "aggregated" else {"prefill", "decode"}
+def _by_pool(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The pools' configs by the pools' names, each scaled by itself."""
+    if configs := arguments.get("llm_configs"):
+        return {"aggregated": configs[0]}
+    return {pool: arguments[f"{pool}_config"] for pool in ("prefill", "decode")}
 
 
 def device(arguments: dict[str, Any]) -> Literal["cpu", "cuda"]:
     """What the rendered arguments of a builder ask for."""
-    configs = arguments.get("llm_configs") or [arguments["prefill_config"]]
-    return "cpu" if "accelerator_config" in configs[0] else "cuda"
+    config = next(iter(_by_pool(arguments).values()))
+    return "cpu" if "accelerator_config" in config else "cuda"
 
 
 def _live(plan: Plan) -> Live:
