@@ -1,13 +1,18 @@
-"""A vLLM plugin: let NIXL's progress thread sleep between polls.
+"""A vLLM plugin: on a processor, let NIXL's progress thread sleep, and leave each server on its cores.
 
 NIXL's Python API starts its progress thread with a delay of zero, so the thread polls without
 pause: one whole core per server, idle or not.  On a machine with many cores nobody notices.  On
 two cores it takes half of the machine.  With 200 µs between polls the idle load is about 2 %.
 
+vLLM's NIXL connector moves the thread that sets it up to the last core of each NUMA node, "for KV
+transfer" (vLLM 0.32.0, nixl/base_worker.py), out of whatever cores the server was given.  On a
+processor that is the thread which computes.  So prefill and decode, a core each by the plan, would
+both compute on the last core while the first is idle.  It asks the platform which cores those are;
+here the answer is none.
+
 The same plugin keeps ``pdlab.live.nixl_ledger`` where the environment asks for that.
 
 vLLM calls ``register`` in every process it starts (entry point group ``vllm.general_plugins``).
-Only the standard library is imported, so the live environment needs nothing else of pdlab.
 """
 
 from __future__ import annotations
@@ -42,7 +47,8 @@ class _DelayedAgents:
 
 
 def register() -> None:
-    """Patch NIXL's Python API in this process, once, if the environment asks for it."""
+    """Keep this process on its cores; patch NIXL's Python API, once, if the environment asks for it."""
+    _stay_on_own_cores()
     delay = os.environ.get(ENV)
     if not delay and not os.environ.get(nixl_ledger.ENV):
         return
@@ -53,3 +59,13 @@ def register() -> None:
     nixl_ledger.register(api)
     if delay and not isinstance(api.nixlBind, _DelayedAgents):
         api.nixlBind = _DelayedAgents(api.nixlBind, int(delay))
+
+
+def _stay_on_own_cores() -> None:
+    """The CPU platform then names no core to move to; nothing else asks it for these."""
+    try:
+        from vllm.platforms import current_platform
+    except ImportError:  # imported by pdlab itself, outside a server
+        return
+    if current_platform.is_cpu():
+        type(current_platform).discover_numa_topology = classmethod(lambda cls: [])

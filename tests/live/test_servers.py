@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -93,10 +94,13 @@ def test_kv_use_goes_back_to_zero(pair: Up) -> None:
 
 
 def test_the_budget_is_counted(pair: Up) -> None:
-    """Each side runs on the cores it was dealt, and the printed line counts them."""
+    """Every thread of each side stays on the cores it was dealt, and the printed line counts them."""
     cores = len(budget.cores())
+    complete(pair.url, prompts("budget")[500])
     for server in pair.deployment.servers:
-        assert psutil.Process(server.pid).cpu_affinity() == list(server.units)
+        threads = [thread.id for pid in tree(server.pid) for thread in psutil.Process(pid).threads()]
+        assert len(threads) > 3
+        assert {tuple(sorted(os.sched_getaffinity(thread))) for thread in threads} == {tuple(server.units)}
     if cores > 1:
         assert pair.deployment.describe_budget().startswith(f"{2 * (cores // 2)} cores: prefill-0 on core")
 
