@@ -68,7 +68,7 @@ def course(root: Path) -> Iterator[Finding]:
     missing = [p for one in sources(root) for p in (one.learner, one.answers) if not p.exists()]
     yield Finding("course", "notebooks", bool(sources(root)) and not missing,
                   f"{len(sources(root))} sources, {len(missing)} notebooks missing", "Run .venv/bin/pdlab build.")
-    yield Finding("course", "cores", True, f"{len(budget.cores())}")
+    yield Finding("course", "cores", True, _cores())
     memory = psutil.virtual_memory()
     yield Finding("course", "memory", memory.available >= MEMORY_LEAST_BYTES,
                   f"{memory.available / 1e9:.1f} GB available of {memory.total / 1e9:.1f}",
@@ -76,6 +76,17 @@ def course(root: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(root).free
     yield Finding("course", "disk", free >= DISK_LEAST_BYTES, f"{free / 1e9:.1f} GB free",
                   f"Free {DISK_LEAST_BYTES / 1e9:.0f} GB where the course lies.")
+
+
+def _cores() -> str:
+    """Their number, and the kernel's word on how many of them are cores of their own."""
+    from pdlab.live import cores
+
+    here, real = len(budget.cores()), cores.physical()
+    if real is None or real == here:
+        return f"{here}"
+    return (f"{here}, the threads of {real} physical core{'s' if real > 1 else ''}: work on one slows the other down "
+            "(pdlab doctor --cores measures it)")  # fmt: skip
 
 
 def browser() -> Iterator[Finding]:

@@ -14,6 +14,9 @@ def add(sub: argparse._SubParsersAction) -> None:
     p.add_argument("--engines", nargs="*", type=Path, metavar="FILE",
                    help="instead: engine versions against those of the recorded runs, and settings in "
                         "your files (YAML, JSON, shell) that the engines no longer know")  # fmt: skip
+    p.add_argument("--cores", action="store_true",
+                   help="instead: measure for some 20 s whether two cores slow each other down")  # fmt: skip
+    p.add_argument("--out", type=Path, metavar="DIR", help="with --cores: keep the measurement there")
     add_json_flag(p)
     p.set_defaults(run=run)
 
@@ -23,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     ``--engines``, when a file holds a retired setting."""
     if args.engines is not None:
         return _engines(args.engines, args.json)
+    if args.cores:
+        return _cores(args.out, args.json)
     from pdlab.course import doctor
 
     found = doctor.findings()
@@ -39,6 +44,25 @@ def run(args: argparse.Namespace) -> int:
         for need, use in doctor.USES.items():
             print(f"{'yes' if document['can_run'][need] else 'no':<4} {use}")
     return 0 if document["can_run"]["course"] else 1
+
+
+def _cores(out: Path | None, as_json: bool) -> int:
+    from pdlab.live import cores
+
+    found = cores.document(cores.measure())
+    if out:
+        cores.write(out, found)
+    if as_json:
+        print_json(found)
+        return 0
+    print("Speed that a loop on the last core keeps beside another loop on the first; 1 is all of it (measured here)")
+    print_table(
+        [(work, *(f"{found['kept'][work][beside]:.2f}" for beside in cores.KINDS)) for work in cores.KINDS],
+        ("work", *(f"beside {beside}" for beside in cores.KINDS)),
+    )
+    said = found["physical_cores_by_kernel"]
+    print(f"\nBy the kernel's word these are {said or 'an unknown number of'} physical cores.\n{found['verdict']}")
+    return 0
 
 
 def _engines(files: list[Path], as_json: bool) -> int:
