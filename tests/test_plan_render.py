@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import jsonschema
+import psutil
 import pytest
 import yaml
 from minicourse import ROOT
 
 from pdlab.course import cli
 from pdlab.errors import BadInput
-from pdlab.live.render import flags, targets, verify
+from pdlab.live.render import flags, shell, targets, verify
 from pdlab.measure import link_need
 from pdlab.measure import plan as plans
 
@@ -156,6 +160,29 @@ def test_both_designs_have_the_plans_budget(rendered, name: str, target: str) ->
         manifests = [d for text in rendered[name, target].values() if not text.startswith("#!") for d in documents(text)]
         limits = [d["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] for d in manifests if d["kind"] == "Deployment"]
         assert sum(limits) == 2 * plan.budget
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
+@pytest.mark.parametrize("end", ["by itself", "SIGTERM", "SIGKILL"])
+def test_a_script_ends_what_it_started(end: str, tmp_path: Path) -> None:
+    """Whether the script is done, told to stop or killed: what it started is gone, its children too."""
+    tag = str(10**7 + os.getpid())
+    body = f'start x "" bash -c "sleep {tag} & echo up >$out/up; wait"\nuntil [ -e "$out/up" ]; do sleep 0.05; done\n'
+    tail = "stop\necho stopped\n" if end == "by itself" else f"echo waiting\nrun sleep {tag}\n"
+    settings = f"out={shlex.quote(str(tmp_path))}\npython={shlex.quote(sys.executable)}\nmkdir -p $out/logs\n"
+    text = shell.STRICT + settings + shell.KEEPING + body + tail
+    script = subprocess.Popen(["bash", "-c", text], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    said = script.stdout.readline()
+    if end == "by itself":
+        assert said == "stopped\n" and script.wait(10) == 0
+    else:
+        assert said == "waiting\n"
+        script.send_signal(getattr(signal, end))
+        script.wait(10)
+    limit = time.monotonic() + 10
+    while left := [p for p in psutil.process_iter(["cmdline"]) if any(tag in word for word in p.info["cmdline"] or ())]:
+        assert time.monotonic() < limit, left
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("name", GPU)

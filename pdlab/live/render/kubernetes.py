@@ -23,7 +23,7 @@ POD_IP = "$(POD_IP)"  # Kubernetes puts the pod's address in, in arguments and l
 RESULTS, FOLDER = "pdlab-results", "/results"
 HOW = (
     f"Image {COURSE_IMAGE} is yours to build: the course's folder at /opt/pdlab, after `make env live-env` on a machine with "
-    "a GPU. Between pods KV does not go over NVLink (published: Dynamo 1.6, disaggregated communication guide): with "
+    f"a GPU. {ENGINE_IMAGE} carries NIXL (seen in v0.20.1: vLLM issue 41637). Between pods KV does not go over NVLink (published: Dynamo 1.6, disaggregated communication guide): with "
     "no RDMA device in the pods UCX is left with TCP. The cluster is 1.29 or newer (the router is a sidecar). What your cluster needs for RDMA (host network, a device plugin's "
     "resource, IPC_LOCK) has to be added; 1-link.yaml shows what the link then gives. run.sh applies the files in order."
 )
@@ -42,7 +42,7 @@ finished() { # JOB MINUTES: wait for it; end here where it failed
     sleep 10
   done
   "${kubectl[@]}" logs "job/$1" --all-containers >&2
-  echo "$1 has not finished well" >&2
+  echo "$1 has failed or run out of time (pdlab-analyze fails where a gate is missed)" >&2
   exit 1
 }
 

@@ -90,8 +90,14 @@ def function(sheet: paper.Sheet, launch: Callable[[int], list[str]] = lambda nod
     parts.append(f"  ready {urls}")
     parts.append(shell.command(sheet.router, f'start router-{sheet.design} ""'))
     parts.append(f"  ready {paper.ROUTER_URL}")
-    parts.append(shell.command(sheet.attach))
+    parts.append(shell.command(sheet.attach, "run"))
     return f"run_{sheet.design}() {{\n" + "\n".join(parts) + "\n  stop\n}\n"
+
+
+SLOW = """\
+# Far too slow on one node: UCX may have fallen back to TCP between GPUs (NIXL pull request 2208, vLLM issue
+# 26382); UCX_TLS and UCX_NET_DEVICES, set here and for the servers alike, decide what it may use.
+"""
 
 
 def preflight(check: paper.Preflight | None, launch: Callable[[int], list[str]] = lambda node: []) -> str:
@@ -103,8 +109,8 @@ def preflight(check: paper.Preflight | None, launch: Callable[[int], list[str]] 
         return [*launch(node), *([f"env CUDA_VISIBLE_DEVICES={units[0]}"] if "vram" in check.peer else [])]
 
     listen = shell.command(check.listen, 'start link ""', "", rows(check.listen_node, check.listen_units))
-    peer = shell.command(check.peer, "", "", rows(check.peer_node, check.peer_units))
+    peer = shell.command(check.peer, "run", "", rows(check.peer_node, check.peer_units))
     return (
         f"# First the link.  At least: {check.how}.\n"
-        f"# One pair at a time: what all ranks get at once can be less.\n{listen}\n{peer}\nstop\n\n"
+        f"# One pair at a time: what all ranks get at once can be less.\n{SLOW}{listen}\n{peer}\nstop\n\n"
     )

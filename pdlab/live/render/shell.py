@@ -58,6 +58,11 @@ start() { # NAME CORES COMMAND...
   pids+=("$!")
 }
 
+run() { # COMMAND...: to its end; a signal ends this script at once, and the command with it
+  "$python" -I -S pdlab/live/keeper.py "" -- "$@" <"$hold" 9>&- >/dev/null &
+  wait "$!"
+}
+
 unused() { # URL...: end here where something answers already; it would be measured instead of ours
   local url
   for url in "$@"; do
