@@ -46,7 +46,7 @@ def summary(row: Row) -> list[str]:
 def failures(rows: Iterable[Row]) -> list[list[str]]:
     """Lines under ``FAILURE_HEADERS``."""
     return [
-        [row.connector, one["injected"], one["client_saw"], f"{one['waited_s']:.1f}", RIGHT[one["right"]],
+        [row.connector, one["injected"], one["client_saw"], f"{one['waited_s']:.2f}", RIGHT[one["right"]],
          "alive" if one["decode_alive"] else "dead"]
         for row in rows for one in row.failures
     ]  # fmt: skip
