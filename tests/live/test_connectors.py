@@ -26,4 +26,4 @@ def test_recorded_connectors_do_it_again(tmp_path: Path) -> None:
 
 
 def _outcome(failure: dict) -> tuple:
-    return failure["injected"], failure["right"], failure["decode_alive"]
+    return failure["injected"], failure["right"], failure["external_tokens"], failure["decode_alive"]

@@ -23,14 +23,16 @@ DIES_WITHIN_S = 3.0
 class Failure:
     """What was broken and what the client saw.
 
-    ``right`` is all, none, prefix or wrong, against the answer that decode computes alone;
-    ``decode_alive`` is said a few seconds later.
+    ``right`` is all, none, prefix or wrong, against the answer that decode computes alone.  ``external_tokens``
+    of the prompt came from outside all the same; None where decode is dead (``decode_alive``, said a few
+    seconds later) and cannot be asked.
     """
 
     injected: str
     client_saw: str
     waited_s: float
     right: str
+    external_tokens: int | None
     decode_alive: bool
 
 
@@ -84,6 +86,7 @@ def _prompt(pair: Pair, name: str) -> tuple[list[int], list[int]]:
 def _ask(
     pair: Pair, injected: str, prompt: Sequence[int], healthy: Sequence[int], params: dict[str, Any] | None, patience_s: float
 ) -> Failure:
+    before = pair.external_tokens()
     answer = pair.send(prompt, OUTPUT_TOKENS, params)
     if answer.ended.wait(patience_s):
         saw = answer.saw()
@@ -94,5 +97,9 @@ def _ask(
     until = time.monotonic() + DIES_WITHIN_S
     while not answer.finished and pair.deployment.alive(pair.decode) and time.monotonic() < until:
         time.sleep(0.1)
-    right, _ = compare(answer.tokens, healthy)
-    return Failure(injected, saw, round(answer.ended_s - answer.sent_s, 2), right, pair.deployment.alive(pair.decode))
+    alive = pair.deployment.alive(pair.decode)
+    return Failure(
+        injected=injected, client_saw=saw, waited_s=round(answer.ended_s - answer.sent_s, 2),
+        right=compare(answer.tokens, healthy)[0],
+        external_tokens=pair.external_tokens() - before if alive else None, decode_alive=alive,
+    )  # fmt: skip

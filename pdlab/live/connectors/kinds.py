@@ -26,6 +26,7 @@ from pdlab.live.serve import LOOPBACK, Deployment, Server
 
 BLOCK_SIZE = 128
 LEASE_S = 30.0
+SOURCE = "vllm:prompt_tokens_by_source_total"
 FAIL = {"kv_load_failure_policy": "fail"}
 TCP_LINE = re.compile(r"pulled \S+: \d+ blocks, (\d+) bytes")
 MOONCAKE_LINE = re.compile(r"pushed (\d+) bytes in ([\d.]+) s")
@@ -63,6 +64,10 @@ class Pair:
         """Ask decode, with what the router would have said about the KV, or with nothing."""
         extra = {"kv_transfer_params": dict(params)} if params else {}
         return self.scene.send(self.decode.base_url, self.scene.body(prompt, output_tokens, **extra))
+
+    def external_tokens(self) -> int:
+        """Prompt tokens that decode says it got from outside, so far."""
+        return round(self.decode.metrics().total(SOURCE, source="external_kv_transfer") or 0)
 
     def forget(self) -> None:
         """Empty every prefix cache and the store, so that the next prompt is new to all."""

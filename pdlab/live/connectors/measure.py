@@ -15,7 +15,7 @@ from typing import Any
 
 from pdlab.live import netns
 from pdlab.live.connectors import env, failures
-from pdlab.live.connectors.kinds import BLOCK_SIZE, Kind, Pair, Site, stored_bytes
+from pdlab.live.connectors.kinds import BLOCK_SIZE, SOURCE, Kind, Pair, Site, stored_bytes
 from pdlab.live.microscope import tokens
 from pdlab.live.serve import Deployment, ServerFailed, Spec, free_ports
 from pdlab.theory import kv
@@ -23,7 +23,6 @@ from pdlab.theory import kv
 PROMPTS = (200, 500, 1000)
 OUTPUT_TOKENS = 16
 PATIENCE_S = 20.0
-SOURCE = "vllm:prompt_tokens_by_source_total"
 STORE, PORTS = "STORE", ("PORT", "PORT_2", "PORT_3")  # stand in the stored config for what differs each time
 # An exception as Python prints it at the end of a traceback, behind vLLM's own prefix or without, and
 # what a library adds on the next line to say how it goes on.

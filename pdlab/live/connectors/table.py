@@ -18,7 +18,8 @@ PAGES = {
 }  # fmt: skip
 HEADERS = ("connector", "version", "device", "ran", "tokens from outside", "bytes moved", "formula", "on the interface",
            "transfer, ms", "first token, ms", "computed instead, ms", "answers equal")  # fmt: skip
-FAILURE_HEADERS = ("connector", "what was taken away", "the client saw", "after, s", "right tokens", "decode afterwards")
+FAILURE_HEADERS = ("connector", "what was taken away", "the client saw", "after, s", "right tokens",
+                   "from outside", "decode afterwards")  # fmt: skip
 RIGHT = {"all": "all", "none": "none", "prefix": "a part", "wrong": "WRONG"}
 
 
@@ -38,7 +39,7 @@ def summary(row: Row) -> list[str]:
         f"{total('external_tokens')} of {total('prompt_tokens')}", total("moved_bytes"), total("formula_bytes"),
         total("os_bytes") if longest["os_bytes"] is not None else "not looked at",
         f"{longest['transfer_ms']:.1f}" if longest["transfer_ms"] is not None else "not told",
-        f"{longest['first_token_ms']:.0f}", f"{longest['local_first_token_ms']:.0f}",
+        f"{longest['first_token_ms']:,.0f}", f"{longest['local_first_token_ms']:,.0f}",
         f"{sum(one['equal'] for one in row.requests)} of {len(row.requests)}",
     ]  # fmt: skip
 
@@ -47,7 +48,7 @@ def failures(rows: Iterable[Row]) -> list[list[str]]:
     """Lines under ``FAILURE_HEADERS``."""
     return [
         [row.connector, one["injected"], one["client_saw"], f"{one['waited_s']:.2f}", RIGHT[one["right"]],
-         "alive" if one["decode_alive"] else "dead"]
+         "not known" if one["external_tokens"] is None else f"{one['external_tokens']:,}", "alive" if one["decode_alive"] else "dead"]
         for row in rows for one in row.failures
     ]  # fmt: skip
 
@@ -104,8 +105,8 @@ def _measured(row: Row) -> str:
     lines = [
         [f"{one['prompt_tokens']:,}", f"{one['external_tokens']:,}", f"{one['computed_tokens']:,}", f"{one['moved_bytes']:,}",
          f"{one['formula_bytes']:,}", "not looked at" if one["os_bytes"] is None else f"{one['os_bytes']:,}",
-         "not told" if one["transfer_ms"] is None else f"{one['transfer_ms']:.1f}", f"{one['first_token_ms']:.0f}",
-         f"{one['local_first_token_ms']:.0f}", "yes" if one["equal"] else "NO"]
+         "not told" if one["transfer_ms"] is None else f"{one['transfer_ms']:.1f}", f"{one['first_token_ms']:,.0f}",
+         f"{one['local_first_token_ms']:,.0f}", "yes" if one["equal"] else "NO"]
         for one in row.requests
     ]  # fmt: skip
     parts = [why, markdown(headers, lines)]
