@@ -24,7 +24,7 @@ def register(api: Any) -> None:
     """Have NIXL's agents write their lines, once, if the environment names a folder.
 
     ``api`` is the module ``nixl._api``.  ``notification`` is what the reader tells the other side
-    when it is done: vLLM puts the request's id there.  ``start_us`` is on the wall clock.
+    when it is done: vLLM puts the request's id there.  ``start_us`` is on the monotonic clock too.
     """
     if not (folder := os.environ.get(ENV)) or getattr(agent := api.nixl_agent, "_pdlab_ledger", False):
         return

@@ -7,7 +7,7 @@ import pytest
 
 from pdlab.errors import BadInput
 from pdlab.live import metrics, nixl_ledger
-from pdlab.live.ray import env, prove
+from pdlab.live.ray import env, prove, scale
 
 PAGE = """\
 # TYPE ray_vllm_prompt_tokens_by_source_total counter
@@ -75,3 +75,21 @@ def test_ray_serves_both_designs_and_kv_really_moves():
     assert found["nixl_bytes"] == found["formula_bytes"] and len(found["nixl_bytes"]) == prove.REQUESTS
     assert min(found["nixl_bytes"]) > 0 and found["exported_by_ray"]["nixl transfers"] == prove.REQUESTS
     assert all(one["processes_left"] == 0 < one["processes_seen"] for one in found["designs"].values())
+
+
+@pytest.mark.live
+def test_prefill_is_scaled_apart_from_decode(tmp_path):
+    """Deployed by `serve run`: a second prefill replica joins and leaves; the others keep their processes."""
+    try:
+        env.python()
+    except BadInput as error:
+        pytest.skip(str(error))
+    found = scale.record(tmp_path / "scale", say=lambda _: None)
+    wider, back, anew = found["steps"]
+    assert all(step["settled"] for step in found["steps"])
+    assert (len(wider["kept"]), len(wider["started"]), len(wider["stopped"])) == (3, 1, 0)
+    assert (len(back["kept"]), len(back["started"]), len(back["stopped"])) == (3, 0, 1)
+    assert not anew["kept"] and len(anew["started"]) == 4
+    before = [one for one in found["asked"] if one["at_s"] < anew["at_s"]]
+    assert before and {one["client_saw"] for one in before} == {"HTTP 200"}
+    assert scale.record(tmp_path / "scale") == found
