@@ -7,13 +7,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 from nbformat.v4 import new_code_cell
 
-from pdlab.course import exercises, grade, grade_merge, grade_sandbox
+from pdlab.course import answers, exercises, grade, grade_merge, grade_sandbox, reading
 from pdlab.errors import BadInput
 from tests.gradecourse import ANSWERS, learner, write_course
 
@@ -293,3 +295,53 @@ def test_the_kernel_never_holds_the_answers(tmp_path: Path, monkeypatch: pytest.
     assert not [secret for secret in ("327680", "2 * layers", "163840", "adopt") if secret in text]
     assert not list(given.rglob("*.ipynb"))
     assert exercises.load(given / "data" / "exercises" / "02.yaml").keys() == ANSWERS.keys()
+
+
+def test_half_a_character_does_not_stop_the_batch(tmp_path: Path) -> None:
+    """A lone surrogate, which JSON allows and UTF-8 does not, is replaced; the notebook can be written and run."""
+    write_course(tmp_path)
+    path = learner(tmp_path, tmp_path / "half.ipynb", ANSWERS | {"2.1": "bytes_per_token = 327680  # \ud800"})
+    cells = grade_merge.read_learner(path)
+    answers_notebooks = grade_merge.backbones(tmp_path / "solutions")
+    merged = grade_merge.merge(cells, grade_merge.choose(cells, answers_notebooks, path)).notebook(frozenset())
+    assert any("bytes_per_token = 327680  # ?" in cell.source for cell in merged.cells)
+    nbformat.writes(merged).encode()
+
+
+@pytest.mark.parametrize(
+    "document", [["text", "x" * 10_001], ["int", "0x" + "f" * 10_001], ["fraction", "0x1", "0x" + "7" * 10_001], ["quantity", ["int", "0x1"], "m" * 10_001]]
+)
+def test_what_a_kernel_hands_in_is_bounded(document: list) -> None:
+    """A kernel may send anything; what is longer than an answer can be is refused before it is judged."""
+    with pytest.raises(ValueError, match="10,00"):
+        answers.decode(document)
+
+
+def test_a_text_in_place_of_a_number_is_read_at_once() -> None:
+    """Thousands of spaces before, in or behind a number cost no time."""
+    started = time.perf_counter()
+    for text in (" " * 9_000 + "x", "1" + " " * 9_000 + "x", "1,111" * 1_900, "~" * 9_000):
+        with pytest.raises(reading.Unreadable):
+            reading.number(text, "B")
+    assert time.perf_counter() - started < 0.2
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many bytes or cells are told, with what to do; a cell that is too long is not looked through."""
+    path = tmp_path / "many.ipynb"
+    path.write_text(json.dumps({"cells": [{}] * (grade_merge.MOST_CELLS + 1)}))
+    with pytest.raises(BadInput, match="2,001 cells"):
+        grade_merge.read_learner(path)
+    monkeypatch.setattr(grade_merge, "MOST_BYTES", 100)
+    with pytest.raises(BadInput, match="Clear Outputs"):
+        grade_merge.read_learner(path)
+    assert grade_merge._binds("check = 1", "check") and not grade_merge._binds("check = 1;" * 30_000, "check")
+
+
+def test_a_failure_of_the_grader_stays_with_its_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw in one notebook is told in its report, and the batch goes on."""
+    write_course(tmp_path)
+    monkeypatch.setenv(exercises.COURSE, str(tmp_path))
+    monkeypatch.setattr(grade_merge, "merge", lambda *_: 1 / 0)
+    files = [learner(tmp_path, tmp_path / f"{name}.ipynb", ANSWERS) for name in "ab"]
+    assert ["ZeroDivisionError" in report.error for report in grade.grade(files)] == [True, True]

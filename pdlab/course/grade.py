@@ -33,6 +33,9 @@ from pdlab.course.grade_merge import Backbone, Merge
 from pdlab.errors import BadInput
 
 
+MOST_SAID = 1_000  # characters of a message; what a learner wrote may stand in it
+
+
 @dataclass(frozen=True)
 class Limits:
     """What one notebook may use."""
@@ -109,26 +112,33 @@ def root() -> Path:
 
 
 def _grade_one(path: Path, answers: list[Backbone], limits: Limits) -> Report:
-    started = time.monotonic()
+    """The report on one notebook; whatever goes wrong with it stands there and nowhere else."""
     report = Report(str(path))
     try:
-        learner = grade_merge.read_learner(path)
-        backbone = grade_merge.choose(learner, answers, path)
+        _fill(report, path, answers, limits)
     except BadInput as error:
         report.error = str(error)
-        return report
+    except Exception as error:  # nobody thought of it; the rest of the batch is graded all the same
+        what = _printable(f"{type(error).__name__}: {error}")[:300]
+        report.error = f"{path}: the grader failed on this notebook ({what})"
+    return report
+
+
+def _fill(report: Report, path: Path, answers: list[Backbone], limits: Limits) -> None:
+    started = time.monotonic()
+    learner = grade_merge.read_learner(path)
+    backbone = grade_merge.choose(learner, answers, path)
     report.course_notebook = backbone.name
     merged = grade_merge.merge(learner, backbone)
     try:
         records, culprits = _run_to_the_end(merged, limits, started + limits.notebook_s)
     except RuntimeError as error:
         report.error = f"{path}: its kernel did not start ({error}). Run pdlab doctor, and grade it again"
-        return report
+        return
     report.notes = [_printable(note) for note in merged.notes + _notes(merged, records, culprits, limits)]
     for exercise_id in merged.exercises:
         report.exercises.append(_result(exercise_id, merged, records, culprits, limits))
     report.seconds = time.monotonic() - started
-    return report
 
 
 Records = dict[str, dict[str, Any]]
@@ -329,7 +339,7 @@ def _result(exercise_id: str, merged: Merge, records: Records, culprits: dict[st
         result.kind, result.message = "no-time", f"the notebook used up its {limits.notebook_s:g} s before it"
     elif not judged:
         result.outcome, result.kind, result.message = _unjudged(exercise_id, merged, check, culprits, limits)
-    result.message = _printable(result.message)
+    result.message = _printable(result.message)[:MOST_SAID]
     notes = merged.exercise_notes.get(exercise_id, [])
     result.notes = [note for note in notes if result.outcome != "correct" or note != grade_merge.STORED_CORRECT]
     return result
