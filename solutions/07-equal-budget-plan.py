@@ -620,7 +620,7 @@ check("7.9", faults)
 
 # %% [markdown]
 """
-Row A is the one to remember. Two replicas at a fifth of one is no baseline. It is a broken router, or a shared lock, or a benchmark client at its own limit. Whatever stands beside it looks like progress. And row G is sound just because its author did *not* divide: 3 by 2 is 1.5, and at such counts means nothing.
+Row A is the one to remember. Two replicas at a fifth of one is no baseline. It is a broken router, or a shared lock, or a benchmark client at its own limit. Whatever stands beside it looks like progress. And row G is sound because its author did *not* divide: 3 by 2 is 1.5, and at such counts means nothing.
 
 ## The miniature, measured
 

@@ -22,7 +22,7 @@ A request arrives: 300 tokens, and no server has ever seen any of them. Two rout
 | llm-d's prefix-based decider, threshold 2,048 | keeps it: decode prefills the prompt itself |
 | NVIDIA Dynamo's conditional disaggregation, as shipped | sends it away to a prefill server |
 
-Nobody misconfigured anything. Each does what its documentation says. And this short cold prompt is the most common request there is.
+Nobody misconfigured anything. Each does what its documentation says. And short cold prompts are no rare case: the proposal of notebook 09 is about nothing else.
 
 Guess first. Which single fact does one of them look at, and the other ignore? (The *share of the prompt* is the part of it that a cache does not hold.)
 """

@@ -131,7 +131,7 @@ NAMES = {"shm": "shared memory", "tcp": "TCP over loopback"}
 ax = figure(
     "A message has to be large before the link is fast",
     label="measured", source="NIXL over UCX, two processes", run=run,
-    xlabel="message (bytes)", ylabel="effective bandwidth (GB/s)", xlog=True, ylog=True,
+    xlabel="size of the message", ylabel="effective bandwidth (GB/s)", xlog=True, ylog=True,
 )
 for index, (transport, report) in enumerate(reports.items()):
     messages = measured[transport][0]
@@ -139,6 +139,7 @@ for index, (transport, report) in enumerate(reports.items()):
             alpha=0.35, marker="os"[index], color=["#0072B2", "#D55E00"][index])
     line(ax, [s.size_bytes for s in report.sizes], [s.gb_s for s in report.sizes], NAMES[transport],
          color=["#0072B2", "#D55E00"][index], marker="os"[index])
+ax.set_xticks([2**12, 2**16, 2**20, 2**24, 2**27], ["4 KiB", "64 KiB", "1 MiB", "16 MiB", "128 MiB"])
 last = {transport: report.sizes[-1] for transport, report in reports.items()}
 first = {transport: report.sizes[0] for transport, report in reports.items()}
 show_figure(ax, alt=f"""

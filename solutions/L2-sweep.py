@@ -473,13 +473,17 @@ check("L2.8", verdict, expected=gates_passed | {
 """
 **What would change this answer?** Another split, to begin with. With more cores, prefill and decode could be given shares that fit the load; with two, one and one is all there is.
 
-And there is something we don't know. Look once more at the tuning table: one aggregated replica, on one core, met the targets for more than half of the requests at the highest rate. The pair, on two, met them for none. So the split alone can't be the reason. A prefill of 64 tokens took about 230 ms at the lowest rate, in which a replica would have answered and begun to stream. The threads of the transfer and two more HTTP servers share the cores with the model here, while a GPU machine has cores to spare for them; whether that is where the time goes, nobody has yet measured. Longer answers give decode more to do; longer prompts give prefill more. And a faster machine moves every number: the gap of a long prompt shrinks with the prefill, while the cost of waking two servers stays.
+And there is something we don't know. Look once more at the tuning table: one aggregated replica, on one core, met the targets for more than half of the requests at the highest rate. The pair, on two, met them for none. So the split alone can't be the reason.
+
+A prefill of 64 tokens took about 230 ms at the lowest rate, in which a replica would have answered and begun to stream. The threads of the transfer and two more HTTP servers share the cores with the model here, while a GPU machine has cores to spare for them; whether that is where the time goes, nobody has yet measured.
+
+Longer answers give decode more to do; longer prompts give prefill more. And a faster machine moves every number: the gap of a long prompt shrinks with the prefill, while the cost of waking two servers stays.
 
 ## A law that the run must obey
 
 Before you trust a table, check it with something that nobody tuned. Little's law says: mean requests in the system = arrival rate × mean time in the system. It holds for any system, aggregated or not, as long as what comes in also goes out.
 
-Take the tuned aggregated run at the middle rate, warm-up included. `first_s` to `last_s` is the span from the first sending to the last end.
+Take the tuned aggregated run at the middle rate, warm-up included, from the first sending to the last end.
 """
 
 # %%
@@ -519,6 +523,8 @@ Attainment says that requests were late. It doesn't say why. So a second run, wi
 
 # %%
 scene_dir = lab_run("interference", microscope.record)
+
+# %%
 scene = {
     entry.name: [e for e in episodes.episodes(entry.read()) if e.prompt_tokens == 1024]
     for entry in records.read_sweep(scene_dir).entries
@@ -562,7 +568,7 @@ show_table(
 """
 Look for what each setting paid. One server with both cores finishes the prompt soonest when it takes it whole, and its streams stand still that long. Chunks cut the standstill, the more the smaller they are. A core of its own for the prompt bounds the gap as well, and nobody had to choose a size; but the prompt now has one core where it had two, and it waits accordingly.
 
-In the recorded scene the smallest chunks did better by the streams than the separate core did. That is vLLM's own sentence about the feature, measured: chunked prefill with a well-chosen chunk can reach the same tail, and choosing well is the hard part. You have just chosen.
+In the recorded scene the smallest chunks did better by the streams than the separate core did. That is vLLM's own sentence about the feature, measured: chunked prefill with a well-chosen chunk can reach the same tail, and choosing well is the hard part. You have now done it.
 
 A learner writes four sentences under this figure. Which does the run **not** carry? Give the letters.
 

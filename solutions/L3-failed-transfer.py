@@ -363,16 +363,17 @@ More than the cache has. At that rate of hang-ups the server is full of dead pro
 
 Now the measured side. For each fault, the longest time until no block was in use, counted from the moment when the client had its answer or its error.
 
-This column looks only at servers that live. The blocks of a dead process went with it, so a small number there says that the *other* server kept nothing. After `decode killed before the first token` in the recorded run both servers were dead, prefill as well, though nobody had killed it: its number says nothing about blocks. The next column counts until dead servers were started again, a healthy request had gone through, and nothing was in use on either side. A pair that does not match has no healthy request; there the column counts until its servers were up.
+This column looks only at servers that live, and the column before it names them. The blocks of a dead process went with it, so a small number there says that the *other* server kept nothing. After `decode killed before the first token` in the recorded run both servers were dead, prefill as well, though nobody had killed it: nobody was left to look at, and its number says nothing about blocks. The next column counts until dead servers were started again, a healthy request had gone through, and nothing was in use on either side. A pair that does not match has no healthy request; there the column counts until its servers were up.
 """
 
 # %%
 show_table(
-    [[name, f"{max(r.blocks_free_after_s for r in runs if r.fault == name):.1f}",
+    [[name, ", ".join(rows[name].looked_at) or "none",
+      f"{max(r.blocks_free_after_s for r in runs if r.fault == name):.1f}",
       f"{max(r.recovered_after_s for r in runs if r.fault == name):.1f}",
       sum(r.processes for r in runs if r.fault == name)]
      for name in rows],
-    ["fault", "no block in use on living servers after (s)", "works again after (s)", "processes left"],
+    ["fault", "servers looked at", "no block in use on them after (s)", "works again after (s)", "processes left"],
     caption="How long blocks stayed, and how long until the pair served again",
     label="measured", source="tiny on vLLM, lease 6 s", run=run,
 )
@@ -590,7 +591,7 @@ Your guesses from the start:
 
 # %%
 guesses({
-    "L3.a": f"{rows['prefill-killed-after, fail'].facts['client_waited_s']:.2f}",
+    "L3.a": f"{rows['prefill-killed-after, fail'].facts['client_waited_s']:.2f} s",
     "L3.b": str(sum(held(row) == "wrong answer" for row in BROKEN)),
 })
 
@@ -605,7 +606,10 @@ Decode streams every token, the first one included. It cannot start before the b
 <details><summary>From 06: a run has HTTP 200 for every request and eight error frames among a hundred. What is its error rate?</summary>
 8 %. The status line was sent before the failure was known; the frame is the truth.
 </details>
+"""
 
+# %% [markdown]
+"""
 **Next** is lab L4: which prompts should travel at all.
 
 ## Sources

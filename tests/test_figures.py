@@ -11,6 +11,7 @@ from pdlab.course.evidence import LABELS
 
 ROOT = Path(__file__).parents[1]
 BUILT = sorted(path for folder in ("notebooks", "labs", "solutions") for path in (ROOT / folder).glob("*.ipynb"))
+WIDE_CODE, WIDE_PRINT = 110, 106  # characters that JupyterLab shows beside its file list in a window of 1,300 pixels
 LABELLED = re.compile(rf"\b({'|'.join(LABELS)})( \(recorded \d{{4}}-\d\d-\d\d on [^)]+(\([^)]*\)[^)]*)*\))? · \S")
 
 
@@ -35,7 +36,7 @@ def test_every_figure_has_its_words(path):
 
 @pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_every_table_has_headers(path):
-    """Tables of outputs and of prose have a header row; in prose at most its corner is empty."""
+    """Tables of outputs and of prose have a header row, and no column goes without a name."""
     for position, data in outputs(path):
         for table in re.findall(r"<table.*?</table>", data.get("text/html", ""), re.S):
             assert "<th" in table, f"cell {position}"
@@ -45,7 +46,55 @@ def test_every_table_has_headers(path):
             for above, rule in zip(lines, lines[1:]):
                 if re.fullmatch(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*", rule) and above.startswith("|"):
                     heads = above.strip().strip("|").split("|")
-                    assert sum(not head.strip() for head in heads) <= 1, f"cell {position}: {above}"
+                    assert all(head.strip() for head in heads), f"cell {position}: {above}"
+
+
+@pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_the_words_in_a_figure_stand_clear(path):
+    """No name of a series leaves the card, crosses the axis or covers another name; no ticks touch."""
+    found = [
+        f"cell {position}: {html.unescape(words)}"
+        for position, data in outputs(path)
+        for words in re.findall(r'data-misplaced="([^"]*)"', data.get("text/html", ""))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_nothing_runs_out_of_the_page(path):
+    """Code that stands open and printed lines fit beside the file list, so that nothing is cut off or broken in a word."""
+    for position, cell in enumerate(nbformat.read(path, 4).cells):
+        if cell.cell_type != "code":
+            continue
+        if not cell.metadata.get("jupyter", {}).get("source_hidden"):
+            wide = [line for line in cell.source.splitlines() if len(line) > WIDE_CODE]
+            assert not wide, f"cell {position}: {wide}"
+        printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+        wide = [line for line in printed.splitlines() if len(line) > WIDE_PRINT]
+        assert not wide, f"cell {position}: {wide}"
+
+
+@pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_headings_stand_in_order(path):
+    """One first-level heading, at the top; below it no level is skipped."""
+    levels = []
+    for cell in nbformat.read(path, 4).cells:
+        if cell.cell_type == "markdown":
+            prose = re.sub(r"```.*?```", "", cell.source, flags=re.S)
+            levels += [len(marks) for marks in re.findall(r"^(#+) ", prose, re.M)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), levels
+
+
+@pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_long_drawing_code_is_folded(path):
+    """A long cell that only draws is folded; an exercise, a check or a guess never is."""
+    for position, cell in enumerate(nbformat.read(path, 4).cells):
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        asked = "exercise" in cell.metadata or "check" in cell.metadata or "predict(" in cell.source
+        draws = cell.cell_type == "code" and re.search(r"\bshow_(figure|table)\(", cell.source)
+        assert not (folded and asked), f"cell {position}"
+        assert folded or asked or not draws or cell.source.count("\n") < 9, f"cell {position}"
 
 
 def test_the_course_has_figures():

@@ -181,6 +181,8 @@ def test_a_name_in_the_way_is_told(published):
         plots.name_at(close, 2, 2, "one name", dx=dx)
     plots.finish(close.figure)
     assert plots.misplaced(close.figure) == []
+    close.set_xticks([1.9, 2, 2.1], ["100,000,000", "200,000,000", "300,000,000"])
+    assert any("touch" in line for line in plots.misplaced(close.figure))
     close.pdlab_labels[-1].set_position(close.pdlab_labels[-2].get_position())
     assert any("covers" in line for line in plots.misplaced(close.figure))
 
@@ -204,7 +206,7 @@ def test_every_column_has_a_name_of_its_own(headers):
 
 def test_short_cells_are_not_broken(published):
     """A range or a number stays on one line; a sentence may be broken."""
-    show.show_table([["10.2 / 10.7 / 11.2", "a sentence of more than a few words"]], ["a", "b"],
+    show.show_table([["10.2 / 10.7 / 11.2", "a sentence that has more than just a few words"]], ["a", "b"],
                     label="hypothetical", source="s", caption="c")  # fmt: skip
     page = published[0][0]
     assert re.search(r"nowrap[^>]*>10\.2 / 10\.7 / 11\.2<", page) and not re.search(r"nowrap[^>]*>a sentence", page)

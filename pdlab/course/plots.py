@@ -183,9 +183,14 @@ def _spread(labels: list[Any]) -> None:
 
 
 def misplaced(fig: Figure) -> list[str]:
-    """What is wrong with where the names of a finished figure stand, in words; nothing when all is well."""
+    """What is wrong with where names and ticks of a finished figure stand, in words; nothing when all is well."""
     card, found = fig.bbox, []
     for ax in fig.axes:
+        ticks = [(text.get_text(), text.get_window_extent()) for text in ax.get_xticklabels() if text.get_text()]
+        ticks = [(words, box) for words, box in ticks if ax.bbox.x0 - 1 <= (box.x0 + box.x1) / 2 <= ax.bbox.x1 + 1]
+        for (one, box), (other, right) in itertools.pairwise(sorted(ticks, key=lambda tick: tick[1].x0)):
+            if ax.axison and box.x1 + 3 > right.x0:
+                found.append(f"the ticks {one!r} and {other!r} touch")
         labels = [(text.get_text(), text.get_window_extent()) for text in getattr(ax, "pdlab_labels", [])]
         for words, box in labels:
             if box.x0 < card.x0 or box.x1 > card.x1 or box.y0 < card.y0 or box.y1 > card.y1:

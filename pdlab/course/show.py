@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALT_MINIMUM_CHARACTERS = 40
-SHORT_CELL = 26  # characters that are never broken over two lines
+SHORT_CELL = 36  # characters that are never broken over two lines
 
 
 def show(fig: Figure | Any, *, alt: str) -> None:
