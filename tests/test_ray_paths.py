@@ -27,6 +27,7 @@ def test_calls_are_told_by_hop_with_start_and_end():
     ended = datetime.datetime(2026, 11, 30, 8, 11, 38, 873000).astimezone().timestamp()
     assert found["prefill"].end_ns == round(ended * 1000) * 10**6
     assert found["prefill"].end_ns - found["prefill"].start_ns == 615_800_000
+    assert calls.hop("OpenAiIngress.initialize_and_get_metadata") == "ingress" and calls.hop("LLMServer:org--a_b") == "aggregated"
     nested = [found[hop] for hop in calls.ORDER if hop in found]
     assert all(outer.start_ns <= inner.start_ns and inner.end_ns <= outer.end_ns for outer, inner in zip(nested, nested[1:]))
 

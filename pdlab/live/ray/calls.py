@@ -37,8 +37,8 @@ class Call:
 
 
 def hop(deployment: str) -> str:
-    """The short name of a deployment such as ``Prefill:tiny``."""
-    kind = deployment.partition(":")[0]
+    """The short name of a deployment such as ``Prefill:tiny``, or of a process title that ends in a method's name."""
+    kind = deployment.partition(":")[0].partition(".")[0]
     return HOPS.get(kind, kind)
 
 
