@@ -27,7 +27,7 @@ PLAN = env.ROOT / "data/plans/miniature-2core.yaml"
 TUNED = env.ROOT / "data/runs/miniature" / sweep.TUNING  # the opponent of lab L2
 TRANSFERS, PATHS = "transfers.jsonl", "paths.json"
 OBJECTS = {"objects_created": "ray_object_store_dist_count", "object_store_bytes": "ray_object_store_used_memory"}
-SETTLE_S = 20.0  # Ray exports each process's metrics every few seconds
+EXPORT_S, SETTLE_S = 10.0, 20.0  # Ray exports each process's metrics every few seconds
 
 
 def run_sweep(plan_path: str | Path, out: str | Path, resume: bool = False, chunk_tokens: int | None = None, **more: Any) -> Path:
@@ -46,6 +46,7 @@ class Sweep(sweep.Sweep):
             "model": {"name": up.model.name, "revision": up.model.revision}}}  # fmt: skip
         with up:
             sweep.first_requests(up.url, up)
+            time.sleep(EXPORT_S)  # else the first requests' counts would fall into the first run
             for case in cases:
                 self._run(directory, case, up, up.url, up.temp, about)
 
