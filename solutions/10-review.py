@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 10 · Review
 #
-# **Time:** 30 minutes. **Before this:** everything else, at least a day ago.
+# **Time** 30 minutes. **Before this** everything else, at least a day ago.
 #
 # Here is an uncomfortable result from memory research. Two groups study the same page. One reads it
 # four times. The other reads it once and then tries three times to recall it on a blank sheet.
@@ -157,15 +157,19 @@ check("10.6", short_prompt)
 # next cell shows our answer beside each of yours, once you have written one.
 
 # %%
+from textwrap import fill
+
 from pdlab.course.recall import QUESTIONS
 
-mine = {"10.1": purpose, "10.2": peak, "10.3": locality, "10.4": layerwise, "10.5": yardstick, "10.6": short_prompt}
-for number, question in QUESTIONS.items():
-    print(f"{number}  {question.ask}")
-    if isinstance(mine[number], str) and len(mine[number].split()) >= 4:
-        print(f"  yours: {mine[number]}\n  ours:  {question.model_answer}\n")
+mine = (purpose, peak, locality, layerwise, yardstick, short_prompt)
+for (number, question), words in zip(QUESTIONS.items(), mine):
+    print(fill(f"{number}  {question.ask}", 90, subsequent_indent="      "))
+    if isinstance(words, str) and len(words.split()) >= 4:
+        for whose, text in (("yours", words), ("ours", question.model_answer)):
+            print(fill(f"{whose:>5} {text}", 90, subsequent_indent="      "))
     else:
-        print("  answer first, then run this cell again\n")
+        print("      answer first, then run this cell again")
+    print()
 
 # %% [markdown]
 # Score yourself on each, honestly. Nobody sees it but you.
@@ -181,6 +185,7 @@ for number, question in QUESTIONS.items():
 # questions, open those notebooks, and teach them to somebody.
 
 # %% predict="10.b"
+# your points for the six questions, in order
 my_points = ...
 ### BEGIN SOLUTION
 my_points = [2, 2, 1, 2, 2, 2]
@@ -213,7 +218,7 @@ completion.show()
 # Exercise 10.7
 # "measure" or "keep" for each.
 next_move = {
-    "a": ...,  # documents of 8,000 tokens, nothing shared; the best chunk size was found, and the ITL tail still misses its target
+    "a": ...,  # documents of 8,000 tokens, nothing shared; with the best chunk size ITL misses its target
     "b": ...,  # chat turns of 300 tokens; P95 ITL well inside its target
     "c": ...,  # long agent prompts, of which decode already holds nine tenths
     "d": ...,  # a slide says 7.4 times; the fleet's chunk size has never been touched
@@ -242,6 +247,8 @@ check("10.7", next_move)
 # 3. Published gains carry their baseline and their condition, or they carry nothing.
 # 4. A deployment is chosen by SLO-compliant capacity at an equal budget, with the denominator declared.
 # 5. *Insufficient evidence* is a verdict.
+#
+# Your guess from the start, beside the points that you gave yourself:
 
 # %%
 guesses()
