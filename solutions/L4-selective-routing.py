@@ -447,7 +447,8 @@ How large may the true share under `llm-d:200` be, at most? The upper end of its
 
 # %%
 mixed = reports["llm-d:200"].joint_attainment
-print(f"llm-d:200: {mixed.good} of {reports['llm-d:200'].offered} offered requests met every target   [measured]")
+of_all = reports["llm-d:200"].offered
+print(f"llm-d:200: {mixed.good} of {of_all} offered requests met every target   [measured]")
 
 # %% exercise="L4.6"
 # Exercise L4.6
@@ -467,7 +468,8 @@ One pair of rows answers that without any formula. `local-below:200` and `llm-d:
 """
 
 # %%
-same = [x["side"] == y["side"] for x, y in zip(decided["local-below:200"], decided["llm-d:200"], strict=True)]
+twins = zip(decided["local-below:200"], decided["llm-d:200"], strict=True)
+same = [x["side"] == y["side"] for x, y in twins]
 print(f"the two routers decided alike on {sum(same)} of {len(same)} requests")
 
 
@@ -478,7 +480,7 @@ def against(one, other):
 
 
 def waits_less(one, other, kind):
-    """What the run says to "under ONE this kind waits less than under OTHER": more than equals differ decides."""
+    """What the run says to "under ONE this kind waits less": only more than equals differ decides."""
     yardstick = abs(middle["local-below:200"][kind] - middle["llm-d:200"][kind])
     gained = middle[other][kind] - middle[one][kind]
     return "shown" if gained > yardstick else "contradicted" if gained < -yardstick else "not shown"
@@ -570,7 +572,8 @@ fewest = [rule for rule in RULES if counted[rule] == least]
 named = verdict.get("fewest_bytes") if isinstance(verdict, dict) else None
 check("L4.8", verdict, expected={
     "claim": "supported" if said == ["shown"] * 2 else "refuted" if "contradicted" in said else "open",
-    "fewest_bytes": named if named in fewest else fewest[0], "idle_core": "all-local", "evidence": "measured",
+    "fewest_bytes": named if named in fewest else fewest[0],
+    "idle_core": "all-local", "evidence": "measured",
 })
 
 # %% [markdown]
