@@ -28,8 +28,9 @@ for size in [plan["sizes"][0]] + [s for s in plan["sizes"] for _ in range(plan["
 
 def script(code: str) -> Callable[..., subprocess.Popen[str]]:
     return lambda *_, **__: subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-I", "-S", "-c", code], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
 @pytest.fixture

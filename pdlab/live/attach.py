@@ -55,7 +55,10 @@ class Servers:
         return {
             "versions": {"vllm": next(iter(self.versions.values()), None)},
             "model": {"name": self.model_name, "revision": self.plan.comparison.revision},
-            "spec": {"started": "elsewhere", "servers": {s.name: {"url": s.base_url, **self.told[s.name]} for s in self.servers}},
+            "spec": {
+                "started": "elsewhere",
+                "servers": {server.name: {"url": server.base_url, **self.told[server.name]} for server in self.servers},
+            },
         }
 
 

@@ -52,7 +52,8 @@ def main(folder: Path) -> None:
         name = waiting.pop()
         kept[name] = bare(every[name])
         waiting |= names(kept[name]) - kept.keys()
-    document = {"source": "kubernetes-validate 1.37.0, v1.37.0-local-strict (Apache-2.0)", "kinds": kinds, "$defs": dict(sorted(kept.items()))}
+    source = "kubernetes-validate 1.37.0, v1.37.0-local-strict (Apache-2.0)"
+    document = {"source": source, "kinds": kinds, "$defs": dict(sorted(kept.items()))}
     Path(__file__).with_name("schema.json").write_text(json.dumps(document, separators=(",", ":")) + "\n")
 
 

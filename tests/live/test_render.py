@@ -22,8 +22,14 @@ pytestmark = pytest.mark.live
 
 def test_the_engines_own_parser_takes_every_rendered_command() -> None:
     """Each server of every shipped plan, design and target; and it does refuse a flag that is none of its own."""
-    files = {f"{name}-{target}-{file}": text for name, target in CASES for file, text in targets.render(PLANS[name], target).items()}
-    files["broken.sh"] = "start x '' env VLLM_NO_SUCH=1 /bin/vllm serve m --port 1\nstart y '' env A=1 /bin/vllm serve m --kv-rank 0\n"
+    files = {
+        f"{name}-{target}-{file}": text
+        for name, target in CASES for file, text in targets.render(PLANS[name], target).items()
+    }  # fmt: skip
+    files["broken.sh"] = (
+        "start x '' env VLLM_NO_SUCH=1 /bin/vllm serve m --port 1\n"
+        "start y '' env A=1 /bin/vllm serve m --kv-rank 0\n"
+    )
     outcome = verify.verify(files)
     assert outcome.engine.startswith("vLLM ") and len(outcome.errors) > 4 * len(CASES)
     refused = {command.file: error for command, error in outcome.refused if command.file != "broken.sh"}
@@ -37,11 +43,15 @@ def test_a_rendered_script_runs_and_leaves_nothing(tmp_path: Path) -> None:
     document = yaml.safe_load(PLANS["miniature-2core"].read_text())
     trace, path, out = tmp_path / "trace.jsonl", tmp_path / "small.yaml", tmp_path / "out"
     traces.write_trace(workload.uniform(200, 8, workload.poisson_ms(1.0, 40, 0), block_tokens=16), trace)
-    document["comparison"] |= {"workload_trace": str(trace), "offered_rates_rps": [2], "duration_seconds": 5, "model_revision": "tiny"}
+    document["comparison"] |= {
+        "workload_trace": str(trace), "offered_rates_rps": [2], "duration_seconds": 5, "model_revision": "tiny",
+    }  # fmt: skip
     document["live"] |= {"model": "tiny", "max_model_len": 2048, "kv_cache_bytes": 1 << 27}
     path.write_text(yaml.safe_dump(document))
     assert cli.main(["plan", "render", str(path), "--target", "local", "--out", str(tmp_path)]) == 0
-    done = subprocess.run([str(tmp_path / "run.sh")], cwd=ROOT, env=os.environ | {"OUT": str(out)}, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [str(tmp_path / "run.sh")], cwd=ROOT, env=os.environ | {"OUT": str(out)}, capture_output=True, text=True, timeout=240
+    )
     assert done.returncode in (0, 1), done.stderr  # 1: a gate of the plan was missed, which is no matter here
     assert "SLO" in done.stdout or "verdict" in done.stdout, done.stdout + done.stderr
     runs = {entry.design: entry.read() for entry in records.read_sweep(out).entries}

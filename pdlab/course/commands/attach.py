@@ -14,8 +14,10 @@ def add(sub: argparse._SubParsersAction) -> None:
     parser.add_argument("plan", type=Path, metavar="PLAN")
     parser.add_argument("--design", choices=("aggregated", "disaggregated"), required=True)
     parser.add_argument("--url", required=True, help="the router in front of the servers (pdlab router)")
-    parser.add_argument("--router-log", type=Path, metavar="FILE", help="the router's --log, for routes and steps; leave it out for another proxy")
-    parser.add_argument("--server", action="append", default=[], metavar="NAME=URL", help="a server behind it (repeat for more)")
+    parser.add_argument("--router-log", type=Path, metavar="FILE",
+                        help="the router's --log, for routes and steps; leave it out for another proxy")  # fmt: skip
+    parser.add_argument("--server", action="append", default=[], metavar="NAME=URL",
+                        help="a server behind it (repeat for more)")  # fmt: skip
     parser.add_argument("--chunk", type=int, metavar="TOKENS", help="the chunk size that aggregated servers run with")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="one directory for both designs; what is there is kept")  # fmt: skip

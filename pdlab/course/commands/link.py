@@ -17,13 +17,15 @@ def add(sub: argparse._SubParsersAction) -> None:
     p.add_argument("--sizes", help="bytes, such as 4K,64K,1M,16M (K, M, G are powers of 1024)")
     p.add_argument("--transport", choices=("shm", "tcp", "auto"),
                    help="shm (on one machine), tcp, or auto: UCX chooses (with --listen and --peer)")  # fmt: skip
-    p.add_argument("--memory", choices=("dram", "vram"), default="dram", help="where the bytes lie: the machine's memory or a GPU's")
+    p.add_argument("--memory", choices=("dram", "vram"), default="dram",
+                   help="where the bytes lie: the machine's memory or a GPU's")  # fmt: skip
     p.add_argument("--repeats", type=int, default=DEFAULT_REPEATS, help=f"timed transfers of each size ({DEFAULT_REPEATS})")
     p.add_argument("--descriptor-bytes", type=int, metavar="BYTES", help="cut each message into pieces, as KV blocks do")
     p.add_argument("--no-progress-delay", action="store_true", help="let NIXL's progress thread spin")
     p.add_argument("--at-least-gb-s", type=float, metavar="X", help="exit status 1 when the largest size gets less")
     ends = p.add_mutually_exclusive_group()
-    ends.add_argument("--listen", metavar="HOST:PORT", help="on the machine that holds the bytes: serve one measurement, then end")
+    ends.add_argument("--listen", metavar="HOST:PORT",
+                      help="on the machine that holds the bytes: serve one measurement, then end")  # fmt: skip
     ends.add_argument("--peer", metavar="HOST:PORT", help="on the machine that pulls them: measure against --listen there")
     p.add_argument("--wait", type=float, default=300.0, metavar="S", help="how long the two ends wait for each other (300)")
     add_json_flag(p)

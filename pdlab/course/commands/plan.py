@@ -27,9 +27,11 @@ def add(sub: Any) -> None:
     render.add_argument("--design", choices=("aggregated", "disaggregated"), help="one of the two (default: both)")
     render.add_argument("--out", type=Path, metavar="DIR", help="write files there instead of printing them")
     render.add_argument("--model", metavar="MODEL", help="instead of the plan's: a hub id, or a folder as an absolute path")
-    render.add_argument("--chunk", type=int, metavar="TOKENS", help="aggregated serving's chunk size (default: the plan's largest)")
+    render.add_argument("--chunk", type=int, metavar="TOKENS",
+                        help="aggregated serving's chunk size (default: the plan's largest)")  # fmt: skip
     render.add_argument("--explain", action="store_true", help="print why each flag is there, instead of the files")
-    render.add_argument("--verify", action="store_true", help="also ask the installed vLLM's argument parser about every command")
+    render.add_argument("--verify", action="store_true",
+                        help="also ask the installed vLLM's argument parser about every command")  # fmt: skip
     add_json_flag(render)
     render.set_defaults(run=run_render)
 
@@ -121,10 +123,12 @@ def _tell(checked: dict[str, Any] | None) -> int:
     if checked is None:
         return 0
     if checked["engine"] is None:
-        print(f"pdlab plan: the {checked['commands']} vLLM commands could not be checked: {checked['reason']}", file=sys.stderr)
+        count, reason = checked["commands"], checked["reason"]
+        print(f"pdlab plan: the {count} vLLM commands could not be checked: {reason}", file=sys.stderr)
         return 0
     for one in checked["refused"]:
         print(f"pdlab plan: {one['file']}, {one['name']}: {one['error']}", file=sys.stderr)
     taken = checked["commands"] - len(checked["refused"])
-    print(f"{taken} of {checked['commands']} vLLM commands are taken by the argument parser of {checked['engine']}", file=sys.stderr)
+    print(f"{taken} of {checked['commands']} vLLM commands are taken by the argument parser of {checked['engine']}",
+          file=sys.stderr)  # fmt: skip
     return 1 if checked["refused"] else 0

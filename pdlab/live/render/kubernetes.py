@@ -7,7 +7,6 @@ client share one pod: the router listens on loopback, there as everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -22,10 +21,12 @@ COURSE_IMAGE = "pdlab:0.1.0"
 POD_IP = "$(POD_IP)"  # Kubernetes puts the pod's address in, in arguments and later settings alike
 RESULTS, FOLDER = "pdlab-results", "/results"
 HOW = (
-    f"Image {COURSE_IMAGE} is yours to build: the course's folder at /opt/pdlab, after `make env live-env` on a machine with "
-    f"a GPU. {ENGINE_IMAGE} carries NIXL (seen in v0.20.1: vLLM issue 41637). Between pods KV does not go over NVLink (published: Dynamo 1.6, disaggregated communication guide): with "
-    "no RDMA device in the pods UCX is left with TCP. The cluster is 1.29 or newer (the router is a sidecar). What your cluster needs for RDMA (host network, a device plugin's "
-    "resource, IPC_LOCK) has to be added; 1-link.yaml shows what the link then gives. run.sh applies the files in order."
+    f"Image {COURSE_IMAGE} is yours to build: the course's folder at /opt/pdlab, after `make env live-env` on a machine "
+    f"with a GPU. {ENGINE_IMAGE} carries NIXL (seen in v0.20.1: vLLM issue 41637). The cluster is 1.29 or newer (the "
+    "router is a sidecar). Between pods KV does not go over NVLink (published: Dynamo 1.6, disaggregated communication "
+    "guide): with no RDMA device in the pods UCX is left with TCP. What your cluster needs for RDMA (host network, a "
+    "device plugin's resource, IPC_LOCK) has to be added; 1-link.yaml shows what the link then gives. run.sh applies the "
+    "files in order."
 )
 RUN = """\
 kubectl=(kubectl --namespace "${NAMESPACE:-default}")
@@ -50,8 +51,9 @@ finished() { # JOB MINUTES: wait for it; end here where it failed
 """
 
 
-def files(plan: Plan, path: Path, designs: Sequence[paper.Design], model: str | None = None, chunk: int | None = None) -> dict[str, str]:
+def files(asked: paper.Asked) -> dict[str, str]:
     """File name → text."""
+    plan, path, designs = asked.plan, asked.path, asked.designs
     if plan.live is None or plan.live.device != "cuda":
         raise BadInput("a plan for a processor", "one for GPUs", "--target kubernetes", "For one machine use local.")
     where = local.shown(path)
@@ -59,7 +61,7 @@ def files(plan: Plan, path: Path, designs: Sequence[paper.Design], model: str | 
         raise BadInput(f"a plan outside the course's folder ({where})", "one inside it, so that it is in the image", "PLAN")
     naming = paper.Naming(lambda node, name: POD_IP, lambda node, name: _name(name))
     words = (where, FOLDER, "/opt/pdlab/.venv/bin/pdlab")
-    sheets = [paper.sheet(plan, design, *words, naming, model, chunk) for design in designs]
+    sheets = [paper.sheet(asked, design, *words, naming) for design in designs]
     parts: dict[str, list[dict[str, Any]]] = {"0-results.yaml": [_claim()]}
     jobs: list[tuple[str, str, int]] = []  # file, the job to wait for, minutes
     if "disaggregated" in designs and (check := paper.preflight(plan, words[2], naming)):
@@ -98,7 +100,8 @@ def _server(server: paper.Server, plan: Plan) -> list[dict[str, Any]]:
     """A Deployment of one pod and the Service that gives it a name."""
     name, labels = _name(server.name), {"app": "pdlab", "server": server.name}
     port = int(server.url.rpartition(":")[2])
-    settings = {key: value for key, value in server.settings.items() if key != "CUDA_VISIBLE_DEVICES"}  # its GPUs are dealt by the cluster
+    # the cluster deals the GPUs
+    settings = {key: value for key, value in server.settings.items() if key != "CUDA_VISIBLE_DEVICES"}
     container = {
         "name": "vllm", "image": ENGINE_IMAGE, "command": ["vllm", "serve"], "args": list(server.command[2:]),
         "env": [*_own_address(), _token(), *({"name": key, "value": value} for key, value in settings.items())],

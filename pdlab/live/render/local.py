@@ -15,14 +15,15 @@ from pdlab.measure.plan import Plan
 PDLAB, PLAN, OUT = "${pdlab}", "${plan}", "${out}"
 
 
-def files(plan: Plan, path: Path, designs: Sequence[paper.Design], model: str | None = None, chunk: int | None = None) -> dict[str, str]:
+def files(asked: paper.Asked) -> dict[str, str]:
     """File name → text."""
+    plan, path, designs = asked.plan, asked.path, asked.designs
     if plan.nodes > 1:
         raise BadInput(f"a plan for {plan.nodes} nodes", "one for a single node", "--target local",
                        "For several use slurm, kubernetes or ray.")  # fmt: skip
-    sheets = [paper.sheet(plan, design, PLAN, OUT, PDLAB, model=model, chunk_tokens=chunk) for design in designs]
+    sheets = [paper.sheet(asked, design, PLAN, OUT, PDLAB) for design in designs]
     check = paper.preflight(plan, PDLAB) if "disaggregated" in designs else None
-    body = variables(path, "local") + made(plan, model) + "\n" + shell.KEEPING + "\n"
+    body = variables(path, "local") + made(asked) + "\n" + shell.KEEPING + "\n"
     body += "".join(function(sheet) + "\n" for sheet in sheets)
     body += preflight(check)
     body += "".join(f"run_{design}\n" for design in designs) + judged(designs)
@@ -70,10 +71,9 @@ def variables(path: Path, target: str, more: str = SERVERS) -> str:
     )
 
 
-def made(plan: Plan, model: str | None) -> str:
+def made(asked: paper.Asked) -> str:
     """Lines that make the model, where it is one that the course makes itself."""
-    assert plan.live is not None
-    if (name := model or plan.live.model) not in models.MADE:
+    if (name := paper.model_of(asked).name) not in models.MADE:
         return ""
     return f'models=${{PDLAB_CACHE:-$HOME/.cache/pdlab}}/models\n"$pdlab" model get {name}\n'
 

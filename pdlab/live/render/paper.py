@@ -41,6 +41,17 @@ HERE = Naming(lambda node, name: LOOPBACK, lambda node, name: LOOPBACK)
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is to be rendered: a plan and its file, one design or both, and what replaces the plan's own words."""
+
+    plan: Plan
+    path: Path
+    designs: tuple[Design, ...] = DESIGNS
+    model: str | None = None
+    chunk_tokens: int | None = None
+
+
+@dataclass(frozen=True)
 class Server:
     """One vLLM server.  ``units`` are GPUs of its node, or cores; ``settings`` its environment."""
 
@@ -85,28 +96,31 @@ class _OnPaper(serve.Deployment):
         self.budget = budget.Budget(spec.device, tuple(shares))  # type: ignore[arg-type]
 
 
-def model_of(plan: Plan, instead: str | None = None) -> models.Model:
+def chunk_of(asked: Asked) -> int:
+    """The chunk size of aggregated serving: what was asked for, else the plan's largest."""
+    return asked.chunk_tokens or max(_live(asked.plan).max_num_batched_tokens)
+
+
+def model_of(asked: Asked) -> models.Model:
     """The plan's model, or a folder (it need not be on this machine) or hub id instead of it."""
-    name = instead or _live(plan).model
+    name = asked.model or _live(asked.plan).model
     if name in models.MADE:
         return models.Model(name, f"{MODELS}/{name}", True, None)
     if name.startswith("/"):
         return models.Model(Path(name).name, name, True, None)
     if models.HUB_ID.fullmatch(name):
         return models.Model(name, name, False, None)
-    raise BadInput(f"model {name!r}", f"{', '.join(models.MADE)}, an absolute path, or a Hugging Face id such as org/name", "--model")
+    expected = f"{', '.join(models.MADE)}, an absolute path, or a Hugging Face id such as org/name"
+    raise BadInput(f"model {name!r}", expected, "--model")
 
 
-def sheet(
-    plan: Plan, design: Design, plan_path: str, out: str, pdlab: str, naming: Naming = HERE,
-    model: str | None = None, chunk_tokens: int | None = None,
-) -> Sheet:  # fmt: skip
-    """One side of ``plan``.  ``plan_path``, ``out`` and ``pdlab`` are words as the target writes them."""
-    live = _live(plan)
-    chunk = chunk_tokens or max(live.max_num_batched_tokens)
+def sheet(asked: Asked, design: Design, plan_path: str, out: str, pdlab: str, naming: Naming = HERE) -> Sheet:
+    """One side of the plan.  ``plan_path``, ``out`` and ``pdlab`` are words as the target writes them."""
+    plan = asked.plan
+    live, chunk = _live(plan), chunk_of(asked)
     spec = serve.Spec.from_plan(plan, design, chunk if design == "aggregated" else None)
     places = _places(plan, spec)
-    paper = _OnPaper(spec, model_of(plan, model), [units for _, units in places])
+    paper = _OnPaper(spec, model_of(asked), [units for _, units in places])
     servers = []
     for index, (name, role) in enumerate(zip(serve._names(paper.roles), paper.roles, strict=True)):
         (node, units), port = places[index], FIRST_PORT + index

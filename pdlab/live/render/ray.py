@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pdlab.live import models
@@ -45,25 +43,26 @@ ready() { # wait until the application lists its model
 """
 
 
-def files(plan: Plan, path: Path, designs: Sequence[paper.Design], model: str | None = None, chunk: int | None = None) -> dict[str, str]:
+def files(asked: paper.Asked) -> dict[str, str]:
     """File name → text."""
-    found, asked = {}, paper.model_of(plan, model)
-    source = asked.path.replace(paper.MODELS, str(models.cache_dir() / "models"))
+    plan, path, designs = asked.plan, asked.path, asked.designs
+    found, model = {}, paper.model_of(asked)
+    source = model.path.replace(paper.MODELS, str(models.cache_dir() / "models"))
     for design in designs:
-        options: dict[str, Any] = {"name": asked.name, "chunk_tokens": chunk if design == "aggregated" else None}
+        options: dict[str, Any] = {"name": model.name, "chunk_tokens": asked.chunk_tokens if design == "aggregated" else None}
         arguments = render.arguments(plan, design, source, **options)
         code = PYTHON.format(builder=render.BUILDER[design], value=_python(arguments), port=paper.ROUTER_PORT, design=design)
         document = render.document(plan, design, source, paper.ROUTER_PORT, **options)
         note = f"# Rendered from {local.shown(path)}.  run.sh says what it is and why each setting is there.\n"
         found |= {f"{design}.yaml": note + document, f"{design}.py": note + code}
     body = local.variables(path, "ray", "serve=${SERVE:-.venv-ray/bin/serve}\n")
-    if source != asked.path:
-        body += f'"$pdlab" model get {asked.name}\n'
+    if source != model.path:
+        body += f'"$pdlab" model get {model.name}\n'
     body += (_preflight(plan) if "disaggregated" in designs else "") + RUN
     for design in designs:
         attach = [local.PDLAB, "attach", local.PLAN, "--design", design, "--url", paper.ROUTER_URL, "--out", local.OUT]
-        if design == "aggregated" and plan.live:
-            attach += ["--chunk", str(chunk or max(plan.live.max_num_batched_tokens))]
+        if design == "aggregated":
+            attach += ["--chunk", str(paper.chunk_of(asked))]
         body += f'"$serve" deploy "$here/{design}.yaml"\nready {paper.ROUTER_URL}\n{shell.command(attach, indent="")}\n'
         body += '"$serve" shutdown --yes\n\n'
     body += local.judged(designs)

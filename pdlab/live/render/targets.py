@@ -26,4 +26,4 @@ def render(
         beside = path.with_name(f"{path.stem}-live.yaml")
         do = f"{beside} has one." if beside.exists() else "Without it a plan can only be simulated."
         raise BadInput("no live section", "one that says how servers start", str(path), do)
-    return TARGETS[target](plan, path, designs, model, chunk_tokens)
+    return TARGETS[target](paper.Asked(plan, path, tuple(designs), model, chunk_tokens))
