@@ -193,7 +193,9 @@ What would have caught each of them, at the latest before the first token? Answe
 # Exercise L3.4
 caught_by = {"stale parameters": ..., "corrupted payload": ..., "other weights": ...}
 ### BEGIN SOLUTION
-caught_by = {"stale parameters": "identity", "corrupted payload": "checksum", "other weights": "launch check"}
+caught_by = {
+    "stale parameters": "identity", "corrupted payload": "checksum", "other weights": "launch check",
+}
 ### END SOLUTION
 
 # %% check="L3.4"
