@@ -205,7 +205,7 @@ print(f"longest gap  at most {a.max_itl_per_request_ms:>5,g} ms, {a.max_itl_per_
 
 # %% [markdown]
 """
-The plan had found 0.65 s and 50 ms on an earlier day, and asked for twice that. In the recorded run the slowest of the lone requests took longer, so the same target is a smaller multiple: this machine is not equally fast at all times. The targets stay as they were written.
+An earlier measurement had given about 0.65 s and 50 ms, and the plan asks for twice that. In the recorded run the slowest of the lone requests took longer, so the same target is a smaller multiple: this machine is not equally fast at all times. The targets stay as they were written.
 
 ## Who left
 """
