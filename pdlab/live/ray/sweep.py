@@ -35,22 +35,6 @@ def run_sweep(plan_path: str | Path, out: str | Path, resume: bool = False, chun
     return sweep.run_sweep(plan_path, out, resume, False, chunk_tokens or sweep.chosen(TUNED), kind=Sweep, **more)
 
 
-class Sweep(sweep.Sweep):
-    """Deploys on Ray; the rest is inherited."""
-
-    def _deploy(self, directory: Path, cases: Any) -> None:
-        first, live = cases[0], sweep._live(self.plan)
-        up = deploy.Application(self.plan, first.design, models.resolve(live.model), first.chunk_tokens)
-        self.say(f"starting {first.label} on Ray: {', '.join(up.servers)}, a core each in Ray's books, none pinned")
-        about = self.about | {"versions": ray_env.versions() | {
-            "model": {"name": up.model.name, "revision": up.model.revision}}}  # fmt: skip
-        with up:
-            sweep.first_requests(up.url, up)
-            time.sleep(EXPORT_S)  # else the first requests' counts would fall into the first run
-            for case in cases:
-                self._run(directory, case, up, up.url, up.temp, about)
-
-
 def run_case(
     plan: plans.Plan, case: sweep.Case, trace: workload.Trace, up: deploy.Application, url: str, directory: Path,
     temp: Path, about: dict[str, Any], resume: bool, progress: Callable[[float, float], None] | None = None,
@@ -80,6 +64,24 @@ def run_case(
     after = _look(up, _prompt_tokens(before) + computed * (1 if case.design == "aggregated" else 2))
     _write(directory, before, after, up, moved, run)
     return run
+
+
+class Sweep(sweep.Sweep):
+    """Deploys on Ray and measures there; the rest is inherited."""
+
+    measure = staticmethod(run_case)
+
+    def _deploy(self, directory: Path, cases: Any) -> None:
+        first, live = cases[0], sweep._live(self.plan)
+        up = deploy.Application(self.plan, first.design, models.resolve(live.model), first.chunk_tokens)
+        self.say(f"starting {first.label} on Ray: {', '.join(up.servers)}, a core each in Ray's books, none pinned")
+        about = self.about | {"versions": ray_env.versions() | {
+            "model": {"name": up.model.name, "revision": up.model.revision}}}  # fmt: skip
+        with up:
+            sweep.first_requests(up.url, up)
+            time.sleep(EXPORT_S)  # else the first requests' counts would fall into the first run
+            for case in cases:
+                self._run(directory, case, up, up.url, up.temp, about)
 
 
 def add_steps(
