@@ -2,7 +2,7 @@
 """
 # L4 · Who should leave
 
-**Time** 60 minutes. **Before this** notebook 08 and labs L1 and L2: the rules, the bytes of a transfer, and what a run of two cores can carry. **You need** nothing but this machine. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about eleven minutes on two cores.
+**Time** 60 minutes. **Before this** notebook 08 and labs L1 and L2: the rules, the bytes of a transfer, and what a run of two cores can carry. **You need** nothing but this machine. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about nine minutes on two cores.
 
 At the end you have sent one trace through one pair of servers under five routing rules, checked what the router believed against what a server counted, and you know how large a difference has to be before this run lets you name a winner.
 
@@ -205,7 +205,7 @@ print(f"longest gap  at most {a.max_itl_per_request_ms:>5,g} ms, {a.max_itl_per_
 
 # %% [markdown]
 """
-An earlier measurement had given about 0.65 s and 50 ms, and the plan asks for twice that. In the recorded run the slowest of the lone requests took longer, so the same target is a smaller multiple: this machine is not equally fast at all times. The targets stay as they were written.
+An earlier measurement had given about 0.65 s and 50 ms, and the plan asks for twice that. Where the multiples printed above come out differently, the machine was not equally fast both times. The targets stay as they were written.
 
 ## Who left
 """
@@ -295,7 +295,7 @@ show_table(
 """
 Compare the second column with `local_cache_hit`. The record asked nobody. It knows what was sent where, and an engine that keeps whole blocks is predictable. The two extremes show no belief, since they never look, and for them the router hashes no prompt. Decode hits its cache all the same: a prefix that has come over the wire once is not pulled again.
 
-In the recorded run belief and fact differ under each of the three rules that look, by the same 384 tokens: one prompt's shared part. Of two prompts of one group that came close together, the second was placed before the first had been computed. When its turn came at decode, the prefix was there. The record errs on the side that costs a few bytes. One that counted promises would err on the other, and keep prompts on a server that has nothing of them yet.
+Where fact is larger than belief, look for two prompts of one group that came close together. The second was placed before the first had been computed; when its turn came at decode, the prefix was there. Each such prompt makes 384 tokens of difference. The record errs on the side that costs a few bytes. One that counted promises would err on the other, and keep prompts on a server that has nothing of them yet.
 
 A colleague starts his router with `--cache-blocks 4096`. His decode server has room for 340 blocks, and his traffic has far more prefixes than that. His router goes on believing in blocks that the server pushed out long ago, and keeps prompts local that it should send away. Which of decode's three counters grows beyond what his router's log predicts?
 """
@@ -336,13 +336,16 @@ for rule in RULES:
     part = counted[rule] / counted["all-remote"]
     print(f"{rule:<16} {counted[rule]:>13,} B counted by NIXL, {part:.0%} of all-remote   [measured]")
 from_log = routing.bytes_to_move(decided["llm-d:200"])
+BLOCK_BYTES = 128 * 23_040
+hits = grown("llm-d:200")["prompt_tokens_by_source_total[local_cache_hit]"] - sum(one["cached_tokens"] for one in decided["llm-d:200"])
 print(f"llm-d:200: the log says {from_log:,} B, NIXL {from_log - counted['llm-d:200']:,} B less")
+print(f"           that is {(from_log - counted['llm-d:200']) / BLOCK_BYTES:g} blocks; belief and cache hits differ by {hits / 128:g} blocks")
 
 # %% [markdown]
 """
-In the recorded run NIXL moved 8,847,360 B less than the log of `llm-d:200` says. Divide: that is 3 blocks of 2,949,120 B, and 3 blocks are 384 tokens. It is the same prompt that the last section found. Two counters that know nothing of each other name one event, and the account closes to the byte.
+A prompt of the last section, which decode held by the time it was wanted, was in the log's account and not in NIXL's. So the two differences should name the same number of blocks: counters that know nothing of each other, and an account that closes to the byte.
 
-The rows differ less than the numbers of requests that left. `dynamo:200:0.7` sends away twice as many as `llm-d:200`, and moves 30 % more: what it adds are short prompts, of one block each.
+Set the bytes beside the requests that left. What Dynamo's rule adds are short prompts, of one block each: its share of the requests grows by more than its share of the bytes.
 
 **What would change this answer?** Room. With a small cache decode pushes the shared prefixes out, and then the same prompts leave again, whole. And time between two uses of a prefix: the record and the server both forget the longest unused first.
 
@@ -397,7 +400,7 @@ Read it panel by panel, and ask each time who stood in front of whom. What you w
 - **long**: where it stays, it has to share one core with every running answer, 128 tokens a step. Where it leaves, it has a core that does nothing else.
 - **shared**: most of it is held already. Where it stays, about as much is left to do as for a short prompt. Where it leaves, prefill's own cache helps it too, and only the missing blocks travel.
 
-The recorded run keeps half of that. A short prompt waited 0.6 s where it had to leave and less than 0.3 s where it could stay. But look at the long ones. At the median they waited 0.7 s under `all-local`, and 1.4 to 1.9 s wherever they left, for a core that "does nothing else". Alone, the longest of them had needed 1.0 s there at most. So that core was slower once the other one was at work too, or a queue had formed, or both. Keep the question for the next table.
+Check each sentence against its panel before you read on. One that does not hold is worth more than two that do.
 
 ## Everything on one page
 """
@@ -422,11 +425,7 @@ show_table(
 
 # %% [markdown]
 """
-Look at the column that the claim is about. In the recorded run `all-local` met all three targets in 91 of 100 requests and the two replicas in 90; of the rules that send anything away none reached 65. And look at the gaps. Decode prefilled 5,440 tokens under `llm-d:200` and 18,544 under `all-local`, more than three times as many, and yet the longest gap was 471 ms under the first and 267 ms under the second. A core with *less* to prefill made *longer* pauses.
-
-Its own prefills can't be the reason, nor the transfers alone: `all-remote` moved the most bytes, and its longest gap was 237 ms. What differs is the other core, which works under one of the two rules and rests under the other. Two cores of one machine share caches, memory bandwidth, and here a host that we don't see into. This run doesn't say which of them it was. Two machines, or two GPUs, would not share them.
-
-Attainment is joint: one missed target of three makes a request bad. Here are the three apart.
+The claim speaks of attainment. It is joint: one missed target of three makes a request bad. Here are the three apart.
 """
 
 # %%
@@ -451,7 +450,7 @@ show_table(
 
 # %% [markdown]
 """
-One number hid two stories. In the recorded run `all-remote` kept every gap within its target, since decode there prefills nothing, and lost on TTFT: everybody stands in one queue. `llm-d:200` did better on TTFT and lost on gaps. Attainment is the right judge and a poor witness: it says that a request was bad, and not what it died of.
+For each row, find the target on which it loses most. Attainment is the right judge and a poor witness: it says that a request was bad, and not what it died of.
 
 And it is a share of a sample. Its interval is Wilson's, with k good of n and z = 1.96:
 
@@ -560,7 +559,7 @@ show_table(
 
 # %% [markdown]
 """
-In the recorded run every gate passes that these runs can carry. `replicas_beat_one` needs a run of one replica alone, which this lab does not have; lab L2 has it. So the rows may stand beside each other, each pair of numbers with its intervals.
+`replicas_beat_one` needs a run of one replica alone, which this lab does not have; lab L2 has it. Where another gate fails, no ratio with that row may be given.
 
 The sixth run keeps us honest about the budget. `all-local` on this pair is no aggregated deployment: its prefill core is paid for and idle. To say "disaggregation wins" because something beats `all-local` would be to beat a man with one arm tied. The fair opponent is the row with two replicas.
 
@@ -594,11 +593,9 @@ check("L4.8", verdict, expected={
 
 # %% [markdown]
 """
-The recorded run refutes the claim, here. Its first half holds: `llm-d:200` moved 65 % of the bytes of `all-remote`, and a short prompt waited a quarter to a third as long under the rule's two names. Its second half does not. `all-local`, which leaves one of the two cores idle, met more targets than any rule that used both, and the upper end of `llm-d:200` lies below the lower ends of `all-local` and of the two replicas.
+Whatever the run says, say that and no more. It is one machine, one rate and one mix, and each rule ran once.
 
-Say what was refuted, and no more. At this rate one core could carry the work alone, so the second one had little to give; and it took something, since the two slow each other down. Neither is a law. The lab never asked what happens at a rate that drowns one core.
-
-**What would change this verdict?** A prefill server that shares nothing with decode, for one, and a load that one server can't carry. The threshold follows the cost of a prefill on decode. With another chunk size, another model or a faster core it moves. The mix matters as much: with no shared prefixes the rules see less to keep, and with long conversations nearly everything may stay. And a trace of short prompts alone turns Dynamo's rule into `all-remote` and llm-d's into `all-local`.
+**What would change this verdict?** The load, for one: far below what one core can carry, no rule has anything to win, and far above it all of them drown. The threshold follows the cost of a prefill on decode. With another chunk size, another model or a faster core it moves. The mix matters as much: with no shared prefixes the rules see less to keep, and with long conversations nearly everything may stay. And a trace of short prompts alone turns Dynamo's rule into `all-remote` and llm-d's into `all-local`.
 
 Your guesses from the start:
 """
