@@ -486,7 +486,7 @@ show_figure(axes[0], alt=f"""
 
 # %% [markdown]
 """
-Each of these was found in a released tool, by pointing it at a server whose every write was logged (measured in November 2026, on two cores, over loopback). A paragraph each.
+Each of these was found in a released tool, by pointing it at a server whose every write was logged (measured in November 2026, on two cores, over loopback; the single runs were not kept). A paragraph each.
 
 **vLLM bench** draws Poisson gaps and then stretches them, so that the last request leaves after exactly N / rate seconds. The count in that time no longer varies, although the variation of the count is part of what a Poisson load is: 500 requests may take 23 or 27 seconds. Its runs look more alike than runs of that load are. It also stamps the start before it connects, so a new connection is part of TTFT.
 
@@ -496,29 +496,36 @@ Each of these was found in a released tool, by pointing it at a server whose eve
 
 **All three**, when several frames arrive in one read, give them nearly the same time. The stamp is taken by the program, after the read; the frames behind the first have waited in the socket. The gaps inside such a read are wrong, and so is the gap after it. Only the kernel knows when each packet came.
 
-How wrong is a stamp? Each client ran at 20 requests/s on one core, the server on the other:
+How wrong is a stamp? Each client ran at 20 requests/s on one core, against a server on the other that wrote down its own times. (vLLM bench 0.32.0, guidellm 0.8.1, aiperf 0.13.0; `pdlab` is the client of this course. guidellm exports no times of single chunks.)
 """
 
 # %%
+import json
+
+fidelity = recorded("client-fidelity")
+clients = json.loads((fidelity / "results.json").read_text())["rows"]
+
+
+def microseconds(pair):
+    """p50 and p99 as text, dashes where the tool exports none."""
+    return ["–", "–"] if pair is None else [f"{value:,.0f}" for value in pair]
+
+
 show_table(
     [
-        ["vLLM bench", "839", "1,705", "7", "282"],
-        ["guidellm 0.8.1", "698", "12,413", "–", "–"],
-        ["aiperf 0.13", "490", "2,972", "6", "1,972"],
-        ["aiohttp, schedule never moved", "364", "1,817", "6", "567"],
-        ["raw sockets, stamps of the kernel", "48", "92", "0", "13"],
+        [one["tool"], one["matched"], *microseconds(one["ttft_error_us"]), *microseconds(one["gap_error_us"])]
+        for one in clients if one["rate_rps"] == 20
     ],
-    ["client", "TTFT error p50 (µs)", "TTFT error p99 (µs)", "gap error p50 (µs)", "gap error p99 (µs)"],
-    caption="Error of the client's own stamps, 64 tokens at 10 ms",
-    label="measured",
-    source="one run each in November 2026, two cores of an AMD EPYC, loopback; the raw runs are not kept here",
+    ["client", "requests", "TTFT error p50 (µs)", "TTFT error p99 (µs)", "gap error p50 (µs)", "gap error p99 (µs)"],
+    caption="What each client says, less what the server did: 64 tokens at 10 ms, 20 requests/s",
+    label="measured", source="tests/bench/bench_fidelity.py, loopback", run=fidelity,
 )
 
 # %% [markdown]
 """
-Beside a limit of 300 ms none of this changes a verdict. Beside a limit of 2 ms it does. On a real network card, or behind TLS, we don't know: that was not tried. The client of this course stamps in the kernel where it can, and each record says which stamp it is.
+Beside a limit of 300 ms none of this changes a verdict. Beside a limit of 5 ms it would. On a real network card, or behind TLS, we don't know: that was not tried. The client of this course stamps in the kernel where it can, and each record says which stamp it is.
 
-**What would change this answer?** A quiet client. Most of the error is the client competing with itself for one core. Give it a core to spare, and look at its dispatch lag before you look at the server.
+**What would change this answer?** A quiet client. We read most of the error as a client competing with itself, and with other programs of the machine, for one core; the table does not prove it. Give the client a core to spare, and look at its dispatch lag before you look at the server.
 
 ## How many are enough?
 
@@ -529,7 +536,8 @@ Take the p99 of TTFT from the log, two ways. Both are in use: NumPy's default go
 ttft = sorted(a.ttft_ms for a in answers)
 for q in (95, 99):
     p = rules.percentile_methods(ttft, q)
-    print(f"p{q} of {len(ttft)} values: linear {p['linear']:.1f} ms, inverted CDF {p['inverted_cdf']:.1f} ms")
+    print(f"p{q} of {len(ttft)} values: linear {p['linear']:.1f} ms", end="")
+    print(f", inverted CDF {p['inverted_cdf']:.1f} ms")
 print(f"the three largest: {', '.join(f'{t:.1f}' for t in ttft[-3:])} ms   [hypothetical]")
 
 # %% [markdown]

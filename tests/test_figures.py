@@ -11,7 +11,7 @@ from pdlab.course.evidence import LABELS
 
 ROOT = Path(__file__).parents[1]
 BUILT = sorted(path for folder in ("notebooks", "labs", "solutions") for path in (ROOT / folder).glob("*.ipynb"))
-WIDE_CODE, WIDE_PRINT = 110, 106  # characters that JupyterLab shows beside its file list in a window of 1,300 pixels
+WIDE_CODE, WIDE_PRINT = 109, 106  # characters that JupyterLab shows beside its file list in a window of 1,300 pixels
 LABELLED = re.compile(rf"\b({'|'.join(LABELS)})( \(recorded \d{{4}}-\d\d-\d\d on [^)]+(\([^)]*\)[^)]*)*\))? · \S")
 
 
