@@ -451,7 +451,7 @@ check("1.9", verdicts)
 
 # %% [markdown]
 """
-Separate workers kept the longest gap below that of the smallest pieces, and nobody had to choose a size. The line under the table says why: while one core prefills, the gaps on the other are no longer than before. In this run the one does not disturb the other. The long prompt pays for it: it has one core where it had two, and its first token comes about twice as late as when it is taken in one piece.
+Separate workers kept the longest gap below that of the smallest pieces, and nobody had to choose a size. The line under the table says why: while one core prefills, the gaps on the other are no longer than before. In this run the one does not disturb the other. The long prompt pays for it: it has one core where it had two, and its first token comes about twice as late as when it is taken in one piece. In the last panel the dots drop a while after that token, when nothing in the scene changes. Why, this run does not tell; the machine has slower and faster seconds of its own, and three repetitions stand in the table for that reason.
 
 An earlier recording of this scene told another story. The gaps on the decode core doubled during a prefill, and an explanation was at hand: two cores share a memory. Then somebody looked at which core each thread ran on. vLLM's NIXL connector had moved the computing thread of both workers to the same one. Lab L2 has the details; an equal budget on paper need not be one on the machine.
 
