@@ -19,9 +19,18 @@ env:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python %d.%d is too old: pdlab needs 3.11 or newer; install one and name it, for example make lab PYTHON=python3.12" % v[:2])'
 	@$(PYTHON) pdlab/course/bootstrap.py
 
+# What Jupyter keeps (settings, open tabs, history) stays in this folder, and so do a learner's guesses.
+# In its terminals and notebooks `pdlab` is a command; a login shell would forget that.
+LAB_ENV := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter/config" JUPYTER_DATA_DIR="$(CURDIR)/.jupyter/data" \
+  JUPYTER_RUNTIME_DIR="$(CURDIR)/.jupyter/runtime" JUPYTERLAB_SETTINGS_DIR="$(CURDIR)/.jupyter/settings" \
+  JUPYTERLAB_WORKSPACES_DIR="$(CURDIR)/.jupyter/workspaces" IPYTHONDIR="$(CURDIR)/.jupyter/ipython" \
+  MPLCONFIGDIR="$(CURDIR)/.jupyter/matplotlib" PDLAB_GUESSES="$(CURDIR)/.progress/guesses.json" \
+  PATH="$(CURDIR)/.venv/bin:$$PATH"
+
 # Loopback only: the notebooks run code.
 lab: env
-	.venv/bin/jupyter lab --ip=127.0.0.1 $(LAB_AS_ROOT) --ServerApp.root_dir="$(CURDIR)" \
+	$(LAB_ENV) .venv/bin/jupyter lab --ip=127.0.0.1 $(LAB_AS_ROOT) --ServerApp.root_dir="$(CURDIR)" \
+	  --ServerApp.terminado_settings="{'shell_command': ['$${SHELL:-/bin/sh}']}" \
 	  --LabApp.default_url="/lab/tree/$(firstword $(wildcard notebooks/00-*.ipynb))" $(ARGS)
 
 # Each notebook runs once: tests/test_build.py compares its cells with the source, nbval its outputs.

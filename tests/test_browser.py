@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,28 @@ def test_a_newcomer_gets_a_first_green_mark(page: Any, lab: str, course: Path) -
         run(page, check)
         check.get_by_text(re.compile(outcome)).first.wait_for()
     assert page.errors == []
+
+
+def test_a_terminal_knows_the_command(lab: str, course: Path) -> None:
+    """In a terminal of JupyterLab `pdlab` is the course's own, and what the server keeps lies in the course's folder."""
+    import websocket
+
+    base, token = re.match(r"http://([^/]+)/lab\S*?token=(\w+)", lab).groups()
+    allowed = {"Authorization": f"token {token}"}
+    request = urllib.request.Request(f"http://{base}/api/terminals", b"{}", allowed, method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        name = json.load(answer)["name"]
+    terminal = websocket.create_connection(f"ws://{base}/terminals/websocket/{name}", header=allowed, timeout=30)
+    try:
+        terminal.send(json.dumps(["stdin", "command -v pdlab\r"]))
+        shown = ""
+        while f"{course}/.venv/bin/pdlab" not in shown:  # a terminal that stays silent ends this after 30 s
+            kind, *words = json.loads(terminal.recv())
+            shown += words[0] if kind == "stdout" else ""
+            assert "not found" not in shown, shown
+    finally:
+        terminal.close()
+    assert list((course / ".jupyter" / "runtime").glob("jpserver-*.json"))
 
 
 @pytest.mark.parametrize("number", ["L2"])

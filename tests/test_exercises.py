@@ -372,8 +372,9 @@ def test_an_unknown_exercise_is_named_with_those_that_exist() -> None:
         checks.evaluate("two", 3)
 
 
-def test_guesses_are_kept_and_never_marked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_guesses_are_kept_and_never_marked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A guess is kept and shown beside what came out; a typing slip or a missing guess is told."""
+    monkeypatch.delenv(predictions.FILE, raising=False)
     predictions._kept.clear()
     predictions.show({})
     predictions.keep("2.a", ..., None)
@@ -386,6 +387,36 @@ def test_guesses_are_kept_and_never_marked(capsys: pytest.CaptureFixture[str]) -
     assert lines[1].startswith("2.a no guess yet")
     assert "none of the choices: up, down" in lines[3]
     assert [line.split() for line in lines[5:]] == [["guess", "you", "said", "what", "came", "out"], ["2.b", "up"], ["2.a", "30", "27.2144"]]
+
+
+def test_a_later_kernel_knows_the_guesses(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With a file, a guess outlives its kernel and shows in the later notebook that asks for it, and only there."""
+    monkeypatch.setenv(predictions.FILE, str(tmp_path / "new" / "guesses.json"))
+    monkeypatch.setattr(predictions, "_kept", {})
+    predictions.keep("0.a", "no")
+    predictions.keep("2.a", 8)
+    predictions._kept.clear()  # what a restart does
+    predictions.keep("9.a", "yes")
+    capsys.readouterr()
+    predictions.show({"9.a": "not yet"})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["guess", "9.a"]
+    predictions.show({"9.a": "not yet", "0.a": "it depends"})
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [["0.a", "no"], ["9.a", "yes"]]
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["guesses.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", '{"2.a": 3}', "{", None])
+def test_a_spoilt_file_of_guesses_is_no_error(
+    content: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file that holds something else, or a place that cannot be written, leaves the notebook as it was."""
+    file = tmp_path / "guesses.json" / ("below" if content is None else "")
+    (tmp_path / "guesses.json").write_text(content or "")
+    monkeypatch.setenv(predictions.FILE, str(file))
+    monkeypatch.setattr(predictions, "_kept", {})
+    predictions.keep("2.b", "up")
+    predictions.show({"2.b": "up"})
+    assert "2.b    up" in capsys.readouterr().out
 
 
 def test_feedback_says_the_outcome_in_words_in_every_form() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,37 @@ def test_lab_serves_on_loopback_only() -> None:
     )
     line = " ".join(result.stdout.split("jupyter lab", 1)[1].split())
     assert "--ip=127.0.0.1" in line and "--no-browser" in line and "/lab/tree/notebooks/00-" in line
+
+
+def test_lab_keeps_to_its_folder_and_knows_the_command(tmp_path: Path) -> None:
+    """Under make lab `pdlab` is a command, in terminals too, and what Jupyter keeps lies in the course's folder."""
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / "notebooks").mkdir()
+    jupyter, command = tmp_path / ".venv" / "bin" / "jupyter", tmp_path / ".venv" / "bin" / "pdlab"
+    jupyter.write_text('#!/bin/sh\ncommand -v pdlab\nprintf "%s\\n" "$@"\nenv\n')
+    command.write_text("#!/bin/sh\n")
+    jupyter.chmod(0o755)
+    command.chmod(0o755)
+    made = subprocess.run(
+        ["make", "-s", "-o", "env", "-f", str(ROOT / "Makefile"), "lab"], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env=os.environ | {"SHELL": "/bin/sh"},
+    )  # fmt: skip
+    lines = made.stdout.splitlines()
+    assert lines[0] == str(command)
+    assert "--ServerApp.terminado_settings={'shell_command': ['/bin/sh']}" in lines
+    kept = dict(line.partition("=")[::2] for line in lines)
+    places = [name for name in kept if name.startswith(("JUPYTER", "IPYTHONDIR", "MPLCONFIGDIR", "PDLAB_GUESSES"))]
+    assert len(places) == 8 and all(kept[name].startswith(f"{tmp_path}/.") for name in places)
+    ignored = (ROOT / ".gitignore").read_text().split()
+    assert {kept[name].removeprefix(f"{tmp_path}/").split("/")[0] + "/" for name in places} <= set(ignored)
+
+
+def test_one_size_and_one_time_are_told() -> None:
+    """The README and the set-up itself say the same of what .venv takes."""
+    said = re.search(r"Making \.venv \(about (.+?), (.+?)\)", Path(bootstrap.__file__).read_text())
+    assert said
+    readme = (ROOT / "README.md").read_text()
+    assert f"{said[1]} of disk" in readme and f"makes `.venv`: {said[2]}" in readme
 
 
 # ── the steps of the set-up, with what it would run written down instead ────────────────────

@@ -43,7 +43,7 @@ def predict(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> 
 
 
 def guesses(outcomes: Mapping[str, Any] | None = None) -> None:
-    """Show every guess of this session, beside what came out where ``outcomes`` gives it."""
+    """Show the guesses of this notebook, beside what came out where ``outcomes`` gives it."""
     from pdlab.course import predictions
 
     predictions.show(outcomes or {})

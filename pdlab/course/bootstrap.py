@@ -43,7 +43,7 @@ def ensure(root: Path) -> str | None:
     stamp.unlink(missing_ok=True)
     try:
         if not made_from:
-            print("Making .venv (about 0.6 GB, a minute or two) …", flush=True)
+            print("Making .venv (about 0.9 GB, a minute or two) …", flush=True)
             _run(sys.executable, "-m", "venv", "--clear", str(venv))
         if not made_from or made_from["lock"] != wanted["lock"]:
             _run(python, "-m", "pip", "install", "-qq", "--no-deps", "--no-compile", "--require-hashes",

@@ -28,6 +28,7 @@ FIXED = {
     "NO_COLOR": "1",
     "PYTHONHASHSEED": "0",
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    "PDLAB_GUESSES": "",  # a build shows its own guesses, and leaves a learner's alone
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     # One thread each: two notebooks at a time on two cores, and no threads in the nursery at a fork.
     "OMP_NUM_THREADS": "1",

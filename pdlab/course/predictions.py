@@ -1,13 +1,23 @@
-"""Guesses: kept in the kernel, shown again at the end, never marked."""
+"""Guesses: kept, shown again at the end, never marked.
+
+They live in the kernel and, where ``PDLAB_GUESSES`` names a file (``make lab`` does), in that file too:
+a kernel started again and a later notebook still know them.  A file that cannot be used is no error.
+"""
 
 from __future__ import annotations
 
 import html
+import json
+import os
+import tempfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pdlab.course import answers, feedback
 from pdlab.course.reading import spelled, word
+
+FILE = "PDLAB_GUESSES"  # an environment variable: where guesses are kept; without it, in the kernel only
 
 _kept: dict[str, str] = {}
 
@@ -22,17 +32,20 @@ def keep(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> Non
         says = f"{spelled(plain)!r} is none of the choices: {', '.join(words)}."
     else:
         _kept[guess_id] = spelled(plain)
+        _store()
         says = f"guess kept: {_kept[guess_id]}. Never marked; guesses() shows it again."
     feedback.publish(f"{guess_id} {says}", feedback.panel(f"<strong>{html.escape(guess_id)}</strong> {feedback.marked(says)}"))
 
 
 def show(outcomes: Mapping[str, Any]) -> None:
-    """Every guess of this session in order, beside its outcome where one is given."""
-    if not _kept:
+    """The guesses of the notebooks that this kernel or ``outcomes`` speaks of, beside what came out; else all."""
+    notebooks = {_notebook(name) for name in (*_kept, *outcomes)}
+    known = {name: guess for name, guess in (_stored() | _kept).items() if not notebooks or _notebook(name) in notebooks}
+    if not known:
         says = "No guesses yet: each predict cell keeps one."
         feedback.publish(says, feedback.panel(says))
         return
-    rows = [(name, guess, spelled(answers.read(outcomes[name])) if name in outcomes else "") for name, guess in _kept.items()]
+    rows = [(name, guess, spelled(answers.read(outcomes[name])) if name in outcomes else "") for name, guess in known.items()]
     heads = ("guess", "you said", "what came out")
     if not outcomes:
         heads, rows = heads[:2], [row[:2] for row in rows]
@@ -41,3 +54,31 @@ def show(outcomes: Mapping[str, Any]) -> None:
     head = "".join(f'<th scope="col" style="text-align:left">{html.escape(h)}</th>' for h in heads)
     body = "".join("<tr>" + "".join(f'<td style="text-align:left">{html.escape(c)}</td>' for c in row) + "</tr>" for row in rows)
     feedback.publish(text, f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def _notebook(guess_id: str) -> str:
+    return guess_id.partition(".")[0]
+
+
+def _stored() -> dict[str, str]:
+    """The guesses in the file; none where there is no file or nothing that could be one."""
+    try:
+        found = json.loads(Path(os.environ[FILE]).read_text(encoding="utf-8"))
+        return {name: guess for name, guess in found.items() if isinstance(guess, str)}
+    except (KeyError, OSError, ValueError, AttributeError):
+        return {}
+
+
+def _store() -> None:
+    """Write the guesses of this kernel beside those that are there, all or nothing."""
+    if not os.environ.get(FILE):
+        return
+    path = Path(os.environ[FILE])
+    text = json.dumps(_stored() | _kept, indent=1, ensure_ascii=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
+            new.write(text)
+        Path(new.name).replace(path)
+    except (OSError, ValueError):
+        pass  # a full or read-only disk: the kernel still knows the guess
