@@ -67,3 +67,18 @@ def test_prove_grades_instead_of_believing(course: Path) -> None:
     learner(course, course / "notebooks" / "02-mini.ipynb", {"2.1": ANSWERS["2.1"]}, claim)
     book = progress.survey(prove=True)[0]
     assert book.outcomes == {"2.1": "correct", "2.2": "not attempted", "2.3": "not attempted", "2.4": "not attempted"}
+
+
+def test_a_duplicate_does_not_hide_the_worked_notebook(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside a blank copy the worked file counts, whichever of the two it is, and the remark names the other."""
+    plain, copy = course / "notebooks" / "02-mini.ipynb", course / "notebooks" / "02-mini-Copy1.ipynb"
+    worked = shows({"2.1": "2.1 correct (1 point).", "2.2": "2.2 correct (2 points)."})
+    for done, blank in ((plain, copy), (copy, plain)):
+        learner(course, done, ANSWERS, worked)
+        learner(course, blank, {})
+        book = progress.survey()[0]
+        assert (book.name, book.points) == (done.stem, 3)
+        assert "best of 2 files" in book.remark and f"{blank.name} 0/7" in book.remark
+    assert main(["progress"]) == 0
+    head = capsys.readouterr().out.splitlines()[0]
+    assert head.split()[-1] == "remark"

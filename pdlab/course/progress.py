@@ -70,9 +70,9 @@ def survey(prove: bool = False) -> list[Notebook]:
     by_notebook: dict[str, list[Exercise]] = {}
     for exercise in exercises.registry().values():
         by_notebook.setdefault(exercise.notebook, []).append(exercise)
-    files = {number: _file(root, number) for number in by_notebook}
-    graded = _graded([file for file in files.values() if file]) if prove else {}
-    return [_notebook(number, files[number], own, graded) for number, own in by_notebook.items()]
+    files = {number: _files(root, number) for number in by_notebook}
+    graded = _graded([file for found in files.values() for file in found]) if prove else {}
+    return [_best(number, files[number], own, graded) for number, own in by_notebook.items()]
 
 
 def completion(notebooks: list[Notebook]) -> list[Line]:
@@ -85,9 +85,20 @@ def completion(notebooks: list[Notebook]) -> list[Line]:
     return [Line(line.says, {name: outcomes[name] for name in line.proved_by}) for line in stored.lines()]
 
 
-def _file(root: Path, number: str) -> Path | None:
+def _files(root: Path, number: str) -> list[Path]:
+    """The notebook and the copies that somebody made of it, the shortest name first."""
     folder = root / ("labs" if number.startswith("L") else "notebooks")
-    return next(iter(sorted(folder.glob(f"{number}-*.ipynb"))), None)
+    return sorted(folder.glob(f"{number}-*.ipynb"), key=lambda file: (len(file.name), file.name))
+
+
+def _best(number: str, files: list[Path], own: list[Exercise], graded: dict[str, Any]) -> Notebook:
+    """Of several files of one notebook the one with most points; the remark names them all with theirs."""
+    found = [_notebook(number, file, own, graded) for file in files or [None]]
+    best = max(found, key=lambda notebook: (notebook.points, notebook.count("correct")))
+    others = [f"{one.name}.ipynb {one.points}/{one.max_points}" for one in found if one is not best]
+    if others:
+        best.remark = "; ".join([*filter(None, [best.remark]), f"the best of {len(found)} files; also {', '.join(others)}"])
+    return best
 
 
 def _graded(files: list[Path]) -> dict[str, Any]:

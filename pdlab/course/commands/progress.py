@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
             (n.name, *(n.count(outcome) for outcome in progress.OUTCOMES), f"{n.points}/{n.max_points}", n.remark)
             for n in notebooks
         ],
-        ["notebook", *progress.OUTCOMES, "points", ""],
+        ["notebook", *progress.OUTCOMES, "points", "remark"],
     )
     how = "graded now" if args.prove else "as the notebooks were saved; pdlab progress --prove grades them"
     print(f"\n{points} of {most} points ({how})")
