@@ -64,6 +64,10 @@ def judge(changes: object) -> Finding:
             return Finding(False, _routing_kind(rule), says)
     if len(set(checked.live.max_num_batched_tokens)) < 2:
         return Finding(False, "untuned-baseline", "one chunk size leaves nothing to tune over: the opponent stays as it came")
+    longest = checked.live.max_model_len
+    if min(checked.live.max_num_batched_tokens) >= longest:
+        says = f"every one of these sizes holds the longest prompt that the plan allows ({longest:,} tokens), so none is ever cut"
+        return Finding(False, "untuned-baseline", says)
     return Finding(True)
 
 
@@ -81,9 +85,13 @@ def try_out(changes: Mapping[str, Any]) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "repaired.yaml"
-        path.write_text(yaml.safe_dump(apply(changes), sort_keys=False), encoding="utf-8")
-        checked = plan.load(path)
-    rule = rule_from_name(checked.deployments.disaggregated.routing)
+        try:
+            path.write_text(yaml.safe_dump(apply(changes), sort_keys=False), encoding="utf-8")
+            checked = plan.load(path)
+            rule = rule_from_name(checked.deployments.disaggregated.routing)
+        except (BadInput, yaml.YAMLError) as error:
+            print(f"plan check: refused. {str(error).replace(folder + '/', '')}")
+            return
     print(f"plan check: accepted, {checked.budget} {checked.budget_unit}s on each side")
     print(f"chunk sizes to tune aggregation over: {', '.join(map(str, checked.live.max_num_batched_tokens))}")
     for name, prompt, cached, _ in PROMPTS:
