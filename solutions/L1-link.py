@@ -237,7 +237,7 @@ Now the course's hypothetical model: **655,360,000 B** for 2,000 tokens, the sam
 
 # %% exercise="L1.5"
 # Exercise L1.5
-floor_ms = ...
+floor_ms = ...  # with one decimal: the setup is a small part of it
 ### BEGIN SOLUTION
 floor_ms = 1 + 655_360_000 / (rate * 1e9) * 1000
 ### END SOLUTION
