@@ -225,7 +225,7 @@ Turn the question round. You have **25 GB/s** and may not change it. How many to
 
 # %% exercise="3.4"
 # Exercise 3.4
-longest_prompt = ...  # tokens
+longest_prompt = ...  # whole tokens
 ### BEGIN SOLUTION
 longest_prompt = int((20 - 1) / 1000 * 25e9 // 327_680)
 ### END SOLUTION
