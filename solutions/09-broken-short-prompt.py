@@ -316,24 +316,35 @@ repair.try_out(changes)
 # %% [markdown]
 # ## Your verdict
 #
-# Now write it down, in a form that can be checked. Words are yours: there are many honest ways to
-# say the same thing, and the checker reads for what you *claim*. It rejects a verdict that adopts,
-# and one that claims a violation nobody measured. It rejects one that claims the opposite, too.
+# Now write it down, in a form that can be checked. Where a field names its words, use them or your
+# own: there are many honest ways to say the same thing, and the checker reads for what you *claim*.
+# It rejects a verdict that adopts, and one that claims a violation nobody measured. It rejects one
+# that claims the opposite, too.
+#
+# For the reasons, take all that hold from these seven:
+#
+# - **A.** A floor bounds one request from below; a P95 is about many token gaps.
+# - **B.** Today's P95 plus the added time is still under the target.
+# - **C.** Nobody has measured the tail of the proposal.
+# - **D.** The path gets longer, so the P95 ITL rises by as much.
+# - **E.** The path gets longer, so the target will be missed.
+# - **F.** There is room to spare, so the target will be met.
+# - **G.** The hand-off costs more than it saves, so the design is bad.
 
 # %% exercise="9.9"
 # Exercise 9.9
 verdict = {
-    "decision": ...,  # what you tell the author, in your own words
-    "itl_slo": ...,  # what is known about the P95 ITL target under the proposal
+    "decision": ...,  # adopt, not yet or reject
+    "itl_slo": ...,  # the P95 ITL target under the proposal: met, missed or not shown
     "handoff_floor_ms": ...,
     "added_ms": ...,
     "room_ms": ...,
     "floor_is": ...,  # what kind of number the floor is
     "bandwidth": ...,  # which bandwidth went into it
-    "baseline": ...,  # what the proposal must be compared with
+    "baseline": ...,  # what the proposal must be compared with, and what is done to it first
     "label": ...,  # the evidence label of these numbers
     "next_step": ...,  # what would settle the question
-    "because": ...,  # one or two sentences
+    "because": ...,  # letters of the reasons that hold, as in ["X", "Y"]
 }
 ### BEGIN SOLUTION
 verdict = {
@@ -347,8 +358,7 @@ verdict = {
     "baseline": "aggregated, chunk size tuned first, same GPUs",
     "label": "hypothetical",
     "next_step": "an end-to-end sweep of both designs with one trace, and the routing rule in it",
-    "because": "The affected path gets longer, but one request's floor is no percentile, "
-    "and nobody measured the tail.",
+    "because": ["A", "C"],
 }
 ### END SOLUTION
 
