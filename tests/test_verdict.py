@@ -3,7 +3,10 @@
 import pint
 import pytest
 
-from pdlab.course.verdict import FIELDS, judge
+from pdlab.course.exercises import folder
+from pdlab.course.verdict import FIELDS, REASONS, judge
+
+ROOT = folder().parents[1]
 
 RIGHT = {
     "decision": "insufficient evidence to adopt",
@@ -16,7 +19,7 @@ RIGHT = {
     "baseline": "aggregated, chunk size tuned first",
     "label": "hypothetical",
     "next_step": "an end-to-end sweep of both designs at an equal budget",
-    "because": "One request's floor says nothing about a P95, and the baseline meets its target.",
+    "because": ["A", "C"],
 }
 
 HONEST = [
@@ -53,13 +56,55 @@ HONEST = [
     {"label": "Hypothetical (assumed inputs)"},
     {"label": "hypothetical, not measured"},
     {"next_step": "benchmark both with the same trace"},
-    {"because": "The path gains at least 8.83 ms, but this does not prove an ITL violation."},
-    {"because": "A violation of the SLO may happen; it was not measured."},
-    {"because": "It is unknown whether P95 ITL would exceed 50 ms."},
-    {"because": "Nothing here shows that the target is missed. The floor is not a percentile."},
-    {"because": "The baseline is 15 ms under its target, and the sweep has not been run."},
-    {"because": "The proposal claims that P95 ITL exceeds 50 ms without evidence."},
-    {"because": "Adopting it would be premature."},
+    {"because": "A, C"},
+    {"because": "c and a"},
+    {"because": "CA"},
+    {"because": {"A", "C"}},
+    {"because": ("c", "a")},
+    {"itl_slo": "we don't know"},
+    {"itl_slo": "We don’t know."},
+    {"itl_slo": "I don't know"},
+    {"itl_slo": "don't know"},
+    {"itl_slo": "we do not know"},
+    {"itl_slo": "Nothing"},
+    {"itl_slo": "nothing is known"},
+    {"itl_slo": "it isn't known"},
+    {"itl_slo": "nobody knows"},
+    {"itl_slo": "nobody has shown that it holds"},
+    {"itl_slo": "nobody has shown that it is missed"},
+    {"itl_slo": "neither met nor missed is shown"},
+    {"itl_slo": "neither shown to hold nor shown to fail"},
+    {"itl_slo": "no one has measured it"},
+    {"itl_slo": "it may be met or missed; nobody measured"},
+    {"itl_slo": "cannot be judged from a floor"},
+    {"itl_slo": "there is no evidence that it is met"},
+    {"itl_slo": "The evidence says nothing about it: not known"},
+    {"itl_slo": "an open question"},
+    {"itl_slo": "no data"},
+    {"decision": "not yet"},
+    {"decision": "Not yet."},
+    {"decision": "so: not yet"},
+    {"decision": "I recommend against adopting until a sweep exists"},
+    {"decision": "I can't approve this yet"},
+    {"decision": "I can’t approve this yet"},
+    {"decision": "I would not adopt this"},
+    {"decision": "We shouldn't roll it out now"},
+    {"decision": "adoption is not justified by this"},
+    {"decision": "adopting it would be premature"},
+    {"decision": "The evidence isn't enough"},
+    {"decision": "Come back with a measurement"},
+    {"decision": "Bring a sweep of both designs first"},
+    {"decision": "I need a benchmark before I can say anything"},
+    {"decision": "insufficient evidence to approve"},
+    {"decision": "too early to deploy"},
+    {"decision": "no measurement, no decision"},
+    {"baseline": "aggregated, tuned"},
+    {"baseline": "tuned aggregated fleet, 16 GPUs"},
+    {"baseline": "today's fleet, its batch size tuned"},
+    {"baseline": "aggregated rather than disaggregated, best chunk size"},
+    {"handoff_floor_ms": 10.8, "added_ms": "8.83 ms"},
+    {"next_step": "deploy both designs on a test cluster and run the same sweep"},
+    {"next_step": "not another calculation, but an end-to-end sweep"},
 ]
 
 WRONG = [
@@ -130,7 +175,56 @@ WRONG = [
     ({"decision": "maybe later on a Tuesday", "because": "Because of the numbers."}, "unclear-decision"),
     ({"decision": ""}, "missing-field"),
     ({"because": ...}, "missing-field"),
+    ({"because": []}, "missing-field"),
     ({"confidence": "high"}, "unknown-field"),
+    # A floor added to a percentile, in whatever words and in whatever field.
+    ({"because": "ITL P95 = 35 + 8.83"}, "floor-as-percentile"),
+    ({"because": "The P95 rises by 8.8 ms"}, "floor-as-percentile"),
+    ({"because": "It makes ITL worse by 8.8 ms"}, "floor-as-percentile"),
+    ({"because": "P95 ITL goes to 43.8 ms"}, "floor-as-percentile"),
+    ({"decision": "not yet: P95 ITL grows by about 9 ms"}, "floor-as-percentile"),
+    ({"decision": "not yet, since the tail gets longer by the floor"}, "floor-as-percentile"),
+    ({"itl_slo": "35 ms plus 8.8 ms"}, "floor-as-percentile"),
+    ({"because": ["B"]}, "floor-as-percentile"),
+    ({"because": ["A", "C", "D"]}, "floor-as-percentile"),
+    ({"because": ["A", "E"]}, "claims-violation"),
+    ({"because": "F"}, "claims-no-violation"),
+    ({"because": ["A", "C", "G"]}, "rejects-outright"),
+    ({"because": "A"}, "reason-missing"),
+    ({"because": "c"}, "reason-missing"),
+    # No reason at all, and reasons that no program can judge fairly.
+    ({"because": "ok"}, "reasons-by-letter"),
+    ({"because": "because"}, "reasons-by-letter"),
+    ({"because": "The floor is no percentile."}, "reasons-by-letter"),
+    ({"because": ["A", "Z"]}, "reasons-by-letter"),
+    ({"because": 5}, "reasons-by-letter"),
+    # What is known of the target.
+    ({"itl_slo": "met"}, "claims-no-violation"),
+    ({"itl_slo": "it holds"}, "claims-no-violation"),
+    ({"itl_slo": "nobody measured it, but it is met"}, "claims-no-violation"),
+    ({"itl_slo": "unknown, it is within the target"}, "claims-no-violation"),
+    ({"itl_slo": "no violation"}, "claims-no-violation"),
+    ({"itl_slo": "not met"}, "claims-violation"),
+    ({"itl_slo": "missed"}, "claims-violation"),
+    ({"itl_slo": "it does not hold"}, "claims-violation"),
+    ({"itl_slo": "35 ms"}, "unclear-itl"),
+    ({"itl_slo": "interesting"}, "unclear-itl"),
+    # A decision that can be read two ways is asked for again; nobody is accused.
+    ({"decision": "nothing speaks against adopting it"}, "unclear-decision"),
+    ({"decision": "no reason not to adopt"}, "unclear-decision"),
+    ({"decision": "no more evidence is needed"}, "unclear-decision"),
+    ({"decision": "adopt once somebody has time"}, "unclear-decision"),
+    ({"decision": "adopt unless somebody objects"}, "unclear-decision"),
+    ({"decision": "no"}, "unclear-decision"),
+    ({"decision": "Let's do it now: approve"}, "adopts"),
+    ({"decision": "We adopt the plan"}, "adopts"),
+    ({"decision": "approved"}, "adopts"),
+    ({"baseline": "disaggregated, tuned"}, "wrong-baseline"),
+    ({"baseline": "aggregated, not tuned"}, "untuned-baseline"),
+    ({"baseline": "aggregated, no need to tune"}, "untuned-baseline"),
+    ({"next_step": "no sweep needed"}, "no-next-step"),
+    ({"handoff_floor_ms": "10,8304"}, "decimal-comma"),
+    ({"added_ms": 8.8}, "wrong-number"),
 ]
 
 
@@ -173,3 +267,19 @@ def test_no_field_may_be_left_open(field):
 def test_a_verdict_is_a_mapping(value):
     """A sentence alone is no structured verdict."""
     assert judge(value).kind == "not-a-mapping"
+
+
+def test_the_notebook_prints_the_reasons():
+    """The list that the letters stand for is the one that the notebook shows."""
+    page = " ".join((ROOT / "solutions" / "09-broken-short-prompt.py").read_text(encoding="utf-8").replace("# ", "").split())
+    for letter, reason in REASONS.items():
+        assert f"**{letter}.** {reason.says}" in page
+
+
+@pytest.mark.parametrize("verdict", ["maybe", "interesting", "see above", "???", "let us talk"])
+@pytest.mark.parametrize("field", ["decision", "itl_slo"])
+def test_what_cannot_be_read_accuses_nobody(field, verdict):
+    """A text that says nothing plain is asked for again in plain words."""
+    finding = judge(RIGHT | {field: verdict})
+    assert finding.kind.startswith("unclear") or finding.kind == "missing-field"
+    assert "not " in finding.says
