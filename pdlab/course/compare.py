@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,8 +41,16 @@ class Rules:
         return replace(self, choices=dict(self.choices_by_key).get(key(mapping_key), self.choices))
 
     def meant(self, plain: Any) -> str:
-        """A word, with its synonyms made one."""
-        return dict(self.synonyms).get(word(plain), word(plain))
+        """A word, with its synonyms made one.
+
+        A remark in brackets behind a choice does not change it, unless it names another: "measured (recorded)".
+        """
+        known = {word(choice): word(choice) for choice in self.choices} | dict(self.synonyms)
+        if word(plain) not in known and isinstance(plain, str) and (remarked := re.fullmatch(r"([^()]+)\(([^()]*)\)\s*", plain)):
+            said, remark = word(remarked[1]), word(remarked[2])
+            if said in known and not any(other in remark for other, means in known.items() if means != known[said]):
+                return known[said]
+        return known.get(word(plain), word(plain))
 
     def in_order(self, expected: list[Any]) -> bool:
         """Whether the order of a list counts: unless told, numbers are in order and words are not."""

@@ -7,6 +7,7 @@ makes with units and formats, and last how far off it is.  No text holds the ans
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 from pdlab.course import answers, exercises, slips
@@ -14,7 +15,7 @@ from pdlab.course.answers import Bag, Calls, Quantity, Raised, is_nothing
 from pdlab.course.compare import Rules, matches
 from pdlab.course.exercises import Exercise
 from pdlab.course.feedback import Feedback
-from pdlab.course.reading import Unreadable, key, named, number, spelled, truth, word
+from pdlab.course.reading import Unreadable, either_comma, key, named, number, small_b, spelled, truth, word
 
 _UNSET: Any = object()
 
@@ -64,6 +65,8 @@ def _value(exercise: Exercise, plain: Any, expected: Any, live: bool) -> slips.S
     rules = Rules.of(exercise)
     if matches(plain, expected, rules):
         return None
+    if slip := _misread(plain, expected, rules):
+        return slip
     for mistake in exercise.mistakes:
         if live and "expected" not in mistake.answer:
             continue  # a wrong value of the recorded run says nothing about the learner's own
@@ -72,6 +75,17 @@ def _value(exercise: Exercise, plain: Any, expected: Any, live: bool) -> slips.S
         if _is_mistake(plain, wrong, mistake.match, rules):
             return mistake.kind, mistake.says
     return _slip(exercise, plain, expected, rules)
+
+
+def _misread(plain: Any, expected: Any, rules: Rules) -> slips.Slip | None:
+    """A number whose spelling says something else than was meant, before anything is made of its size."""
+    if not answers.is_number(expected):
+        return None
+    if expected != int(expected) and (says := either_comma(plain)):
+        return "decimal-comma", says
+    if (in_bytes := small_b(plain, rules.unit)) and matches(in_bytes, expected, rules):
+        return "bits-for-bytes", "a small b stands for bits; the byte has a capital B"
+    return None
 
 
 def _is_mistake(plain: Any, wrong: Any, match: str | None, rules: Rules) -> bool:
@@ -99,11 +113,15 @@ def _slip(exercise: Exercise, plain: Any, expected: Any, rules: Rules) -> slips.
         return _truth_slip(plain)
     if isinstance(expected, str):
         return _word_slip(exercise, plain, rules)
+    if slip := _misread(plain, expected, rules):
+        return slip
     try:
         value = number(plain, rules.unit)
         if rules.choices and not any(matches(choice, value, rules) for choice in rules.choices):
             return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {', '.join(rules.choices)}"
-        return slips.off(value, expected, rules.unit)
+        if rules.choices:
+            return "other-choice", "that is another one of the choices"
+        return slips.off(value, expected, rules.unit, computed=exercise.kind != "find")
     except Unreadable as error:
         return error.kind, error.says
 
@@ -126,6 +144,8 @@ def _word_slip(exercise: Exercise, plain: Any, rules: Rules) -> slips.Slip:
 
 
 def _list_slip(exercise: Exercise, plain: Any, expected: list[Any], rules: Rules) -> slips.Slip:
+    if isinstance(plain, str) and len(expected) > 1 and re.search(r"[\s,;]", plain.strip()) and word(plain) not in map(word, rules.choices):
+        return "wrong-type", f"found {named(plain)}; give a list, as in ['…', '…'], each part in quotes of its own"
     items = _items(plain) if _items(plain) is not None else list(plain) if isinstance(plain, dict) else [plain]
     if any(map(is_nothing, items)):
         return "incomplete", f"{sum(map(is_nothing, items))} of the {len(items)} places are still `...`"

@@ -13,6 +13,9 @@ _NUMBER = re.compile(
     r"[~≈=]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
     r"(?:\s*/\s*(?P<under>\d+))?\s*(?P<unit>.*)"
 )
+# A comma that parts no groups of three digits: 8,8643 and 0,125, not 1,449 or 655,360,000.
+_DECIMAL_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?(?!(?:[1-9]\d{0,2}(?:,\d{3})+)(?!\d))\d+,\d+(?![\d,]).*")
+_EITHER_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?[1-9]\d{0,2},\d{3}(?![\d,.]).*")
 MOST_NUMBER_CHARACTERS = 200  # a number and its unit; a longer text is none, and the pattern would be slow on it
 _YES, _NO = {"yes", "true", "y"}, {"no", "false", "n"}
 
@@ -35,6 +38,8 @@ def number(plain: Any, unit: str) -> Any:
         plain = _quantity(plain, unit)
     if is_number(plain):
         return plain
+    if isinstance(plain, list) and len(plain) == 2 and all(isinstance(part, int) and not isinstance(part, bool) for part in plain):
+        raise Unreadable("wrong-type", f"one number is asked for{_in(unit)}, not two; for decimals write a point, not a comma")
     if isinstance(plain, Quantity):
         if not is_number(plain.number):
             raise Unreadable("wrong-type", f"one number is asked for{_in(unit)}, not {spelled(plain)}")
@@ -44,8 +49,8 @@ def number(plain: Any, unit: str) -> Any:
 
 def _quantity(text: str, unit: str) -> Quantity | Any:
     found = _NUMBER.fullmatch(text.strip()) if len(text) <= MOST_NUMBER_CHARACTERS else None
-    if found and found["unit"].startswith(","):
-        raise Unreadable("decimal-comma", f"write {text.strip()[:60]!r} with a decimal point")
+    if found and (found["unit"].startswith(",") or _DECIMAL_COMMA.fullmatch(text.strip())):
+        raise Unreadable("decimal-comma", f"{text.strip()[:60]!r} looks like a decimal comma; write a point")
     if found is None:
         raise Unreadable("wrong-type", f"a number is asked for{_in(unit)}, not the text {text.strip()[:60]!r}")
     value = _as_number(found["number"].replace(",", "").replace("_", "").replace("−", "-"))
@@ -54,6 +59,19 @@ def _quantity(text: str, unit: str) -> Quantity | Any:
             raise Unreadable("not-finite", "a division by zero has no value")
         value = Fraction(value) / int(found["under"])
     return Quantity(value, found["unit"]) if found["unit"] else value
+
+
+def either_comma(plain: Any) -> str:
+    """What to say of a text such as "17,384", which is read as thousands and may mean a decimal; else nothing."""
+    if not isinstance(plain, str) or not _EITHER_COMMA.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]):
+        return ""
+    return f"{plain.strip()[:60]!r} is read with a comma between thousands; if it is a decimal comma, write a point"
+
+
+def small_b(plain: Any, unit: str) -> str:
+    """A text in bits, as "625 Mib", with its unit in bytes instead; empty where nothing is to change."""
+    found = re.fullmatch(r"(.*\d\s*[KkMGTP]?i?)b((?:/s|ps)?)\s*", plain) if isinstance(plain, str) and units.is_data(unit) else None
+    return f"{found[1]}B{found[2].replace('ps', '/s')}" if found and "bit" not in unit and "bps" not in unit else ""
 
 
 def _as_number(digits: str) -> Any:

@@ -17,8 +17,12 @@ NAMED = {
 }  # fmt: skip
 
 
-def off(value: Any, expected: Any, unit: str) -> Slip:
-    """What kind of wrong ``value`` is, both in ``unit``."""
+def off(value: Any, expected: Any, unit: str, computed: bool = True) -> Slip:
+    """What kind of wrong ``value`` is, both in ``unit``.
+
+    A guess at the step that went wrong is made only where the number was ``computed``: one that was
+    read off a table may be half of the right one by chance.
+    """
     if not is_finite(value):
         what = "infinite: a division by zero?" if value in (math.inf, -math.inf) else "not a number (NaN): a 0 / 0, or an empty mean?"
         return "not-finite", f"the result is {what}"
@@ -36,7 +40,9 @@ def off(value: Any, expected: Any, unit: str) -> Slip:
     if ratio == 0 or math.isinf(ratio):  # beyond what a float holds
         kind, words = ("too-large", "too large") if ratio else ("too-small", "too small")
         return kind, f"it is {words} by hundreds of orders of magnitude"
-    return _scaled(ratio, unit) or _near(ratio, value, expected) or _order(ratio)
+    if not computed:
+        return _order(ratio)[0], "another number is asked for. Perhaps it was read from another row or column"
+    return _scaled(ratio, unit) or _near(ratio, value, expected, unit) or _order(ratio)
 
 
 def _scaled(ratio: float, unit: str) -> Slip | None:
@@ -54,18 +60,23 @@ def _scaled(ratio: float, unit: str) -> Slip | None:
         return "percent-for-fraction", f"per cent and fraction are mixed up; {asked} is asked for"
     if _is(ratio, 0.5):
         if data:
-            return "k-without-v", "that is half of it. Two equal parts, and one is left out: K without V, or 1 byte for an element of 2?"
-        return "factor-two", "that is half of it. What comes in pairs here?"
+            return "k-without-v", "that is half of it. Perhaps one of two equal parts is left out: K without V, or 1 byte for an element of 2?"
+        return "factor-two", "that is half of it. Perhaps a factor of two is missing"
     if _is(ratio, 2):
-        return "counted-twice" if data else "factor-two", "that is twice as much. Is something counted two times?"
+        return "counted-twice" if data else "factor-two", "that is twice as much. Perhaps something is counted two times"
     return None
 
 
-def _near(ratio: float, value: float, expected: float) -> Slip | None:
-    if expected == int(expected) and abs(value - expected) == 1 and abs(expected) > 2:
-        return "off-by-one", "one away. Which end is counted, and which is not?"
+def _near(ratio: float, value: float, expected: float, unit: str) -> Slip | None:
+    whole, counted = expected == int(expected), not (units.is_data(unit) or units.is_time(unit) or unit == "%")
+    if whole and counted and value != int(value) and abs(value - expected) < 1:
+        return "not-whole", f"very near, and a whole number{f' ({unit})' if unit else ''} is asked for. Which way has it to be rounded here?"
+    if whole and counted and abs(value - expected) == 1 and 2 < abs(expected) < 10_000:
+        return "off-by-one", "one away. If you counted, perhaps one end too many or too few; if you rounded, perhaps the other way"
+    if whole and value == int(value) and abs(ratio - 1) <= 5e-3:
+        return "nearly", "very near, and not exact: perhaps a digit is mistyped, or something was rounded before the last step"
     if abs(ratio - 1) <= 5e-3:
-        return "rounded-too-early", "very near. Keep every digit until the last step, and round only there"
+        return "rounded-too-early", "very near. Perhaps something was rounded on the way: keep more digits until the last step"
     if _is(value * expected, 1):
         return "upside-down", "that is the reciprocal: which quantity belongs under the line?"
     return None
@@ -82,7 +93,7 @@ def _order(ratio: float) -> Slip:
     elif decades < 1:
         how = "by more than a factor of two, and less than ten"
     else:
-        how = f"by about {round(decades)} order{'s' if round(decades) > 1 else ''} of magnitude: check the units first"
+        how = f"by about {round(decades)} order{'s' if round(decades) > 1 else ''} of magnitude: check the units, and whether a factor is missing or in there twice"
     return kind, f"{words}, {how}"
 
 

@@ -46,6 +46,7 @@ def _registry() -> Any:
 
 
 def _spelled(unit: str) -> str:
+    unit = "time" if unit.strip().lower() in ("x", "×", "fold", "-fold") else unit
     return unit.strip().replace("%", "percent").replace("bps", "bit/s").replace("·", "*").replace(" per ", "/") or "dimensionless"
 
 
