@@ -13,13 +13,13 @@ At the end you have a first green mark, know how this course checks you, and kno
 
 vLLM is a widely used server for language models. It can *disaggregate*: one server reads the prompts, another writes the answers. The page of its documentation that describes this calls it experimental, and says in capitals that it "DOES NOT improve throughput".
 
-DistServe, a paper at OSDI 2024, disaggregates too. It reports up to 7.4 times the request rate per GPU. That maximum is against DeepSpeed-MII, and it holds with over 90 % of requests meeting both latency targets of the paper; against vLLM, on chatbot work, the paper's figures are 2.0 to 4.6.
+DistServe, a paper at OSDI 2024, disaggregates too. It reports up to 7.4 times the request rate per GPU. That maximum is against DeepSpeed-MII, a server by Microsoft, and it holds with over 90 % of requests meeting both latency targets of the paper; against vLLM, on chatbot work, the paper's figures are 2.0 to 4.6.
 
 *Published; see Sources.* Neither side is careless, and both are right. How can that be?
 
 Commit to a guess: **sixteen GPUs run two copies of one model today. Should their team split the phases?**
 
-The boxes below hold code. Click into the first, press Shift and Enter, and it runs. In the second, put your guess in place of the three dots and run it too. Guesses are kept and never marked.
+The boxes below hold code. Click into the first, press Shift and Enter, and it runs. In the second, put your guess in place of the three dots and run it too. Guesses are never marked. They are kept in the course's folder, so a later notebook can show them again.
 """
 
 # %%
@@ -57,6 +57,8 @@ Any honest form of an answer will do: `1500`, `1500.0`, `"1,500"`, a NumPy numbe
 
 Some cells are there for the figure or table that they draw. Their code is folded into three dots; a click opens it.
 
+Every notebook opens with what its cells showed when nothing was filled in. Nothing has run yet: a cell needs those above it, and without them Python says `NameError`. Run from the top, cell by cell, or choose *Run*, *Run All Above Selected Cell*.
+
 Try it. **A request arrives with a prompt of 2,000 tokens and gets an answer of 200 tokens. How many tokens does the conversation hold then?**
 """
 
@@ -72,7 +74,7 @@ check("0.1", tokens_held)
 
 # %% [markdown]
 """
-Your file is yours: nothing you type is sent anywhere. In a terminal (*File*, *New*, *Terminal*), `pdlab progress` shows how far you are in the whole course, and `pdlab grade notebooks/00-start-here.ipynb` marks one notebook as an instructor would.
+Your file is yours: nothing you type is sent anywhere. In a terminal of this JupyterLab (*File*, *New*, *Terminal*), `pdlab progress` shows how far you are in the whole course, and `pdlab grade notebooks/00-start-here.ipynb` marks one notebook as an instructor would. In a terminal elsewhere the command is `.venv/bin/pdlab`, typed in the course's folder.
 
 ## Four kinds of evidence
 
@@ -93,7 +95,7 @@ Which label does each of these carry?
 |---|---|
 | A | A model with 80 layers, which nobody has built, would leave so many bytes for each token. |
 | B | DistServe sustained up to 7.4 times the request rate of DeepSpeed-MII under the paper's targets. |
-| C | For sixteen H100s that we do not have, AISimulate expects a 99th percentile of so many milliseconds. |
+| C | For sixteen H100s (NVIDIA's data-centre GPUs) that we do not have, AISimulate, a simulator of model servers, expects a 99th percentile of so many milliseconds. |
 | D | On our two-core machine the server's counter showed so many bytes last Tuesday. |
 | E | The curve in notebook 01, drawn today from a file that a server's run wrote a month ago. |
 """
@@ -163,13 +165,15 @@ Five labs use real servers, or recorded runs of them. Each takes about an hour.
 
 **On your own**, go in order, one notebook a sitting. Do 10 a day or more after 09: what you can still say then, you have learnt.
 
-**In a workshop**, choose by the time there is, meals not counted:
+**In a workshop**, or with less time, choose one of three paths. The minutes are the sum of the notebooks' own; breaks and meals come on top.
 
-| time | in this order | what the group takes home |
-|---|---|---|
-| 2 h | 00, 02, 03; then the proposal in 09 together | sizing a transfer; refusing a claim that a floor cannot carry |
-| 4 h | 00, 01, 02, 03, a break; L2 on recorded runs; then the proposal in 09 | also: how to compare two designs fairly |
-| 8 h | 00 to 03, a break, 05, L1; lunch; 06, L2 on the cluster, a break, L3, 09 | also: a measurement of one's own, and a failure survived |
+| path | minutes | in this order | what the group takes home |
+|---|---|---|---|
+| short, two and a half hours | 145 | 00, 02, 03, 09 | sizing a transfer; refusing a claim that a floor cannot carry |
+| half a day | 245 | 00, 01, 02, 03, a break; L2 on recorded runs; 09 | also: how to compare two designs fairly |
+| a day | 455 | 00 to 03, a break, 05, L1; lunch; 06, L2 on the cluster, a break, L3, 09 | also: a measurement of one's own, and a failure survived |
+
+03 and 09 explain the words that come from notebooks a path leaves out. Before L2 on the half day, read the recaps of 06 and 07.
 
 04 and 08 make good reading before a workshop, 10 a good meeting a week after it.
 
@@ -204,7 +208,7 @@ Both numbers, the condition under which each was taken, and what the two sides h
 
 # %% [markdown]
 """
-**Next** is notebook 01: one long prompt, and a reader who waits.
+**Next** is notebook 01: one long prompt, and a reader who waits. On the short path it is notebook 02.
 
 ## Sources
 

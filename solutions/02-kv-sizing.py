@@ -2,7 +2,7 @@
 """
 # 02 · What a prompt weighs
 
-**Time** 45 minutes. **Before this** notebook 01: why each decode step reads the cache. **You need** attention as a Transformer does it: queries, keys, values, heads.
+**Time** 45 minutes. **Before this** notebook 01: why each decode step reads the cache; on the short path notebook 00 is enough. **You need** attention as a Transformer does it: queries, keys, values, heads. **Run from the top**: each cell needs those above it.
 
 At the end you can open any model's `config.json` and say how many bytes a prompt leaves behind: in total, on each GPU, and in whole blocks. Then you predict, to the byte, what a transfer between two real servers counted.
 """
@@ -38,7 +38,7 @@ times_as_many = 8  # a guess, and a fair one: the ratio of the heads
 predict("2.a", times_as_many)
 
 # %%
-# A model with 80 layers and 8 KV heads of 128 reads 2,000 tokens in BF16.
+# A model with 80 layers and 8 KV heads of 128 reads 2,000 tokens in BF16, 2 bytes a number.
 # How many megabytes does it leave?
 megabytes = ...
 ### BEGIN SOLUTION
@@ -52,7 +52,7 @@ predict("2.b", megabytes)
 
 Why is anything kept at all? To choose token 2,001, each layer compares one new query with the keys of all 2,000 tokens before it, then mixes their values. Those keys and values do not change as the text grows. Computing them again would be a second prefill for every token, so the server keeps them. That store is the *KV cache*.
 
-Take one layer and one KV head. For one token it keeps a key, 128 numbers, and a value, 128 more. In BF16 a number is 2 bytes. So 256 numbers, 512 bytes. Eight such heads in a layer: 4,096 bytes. Every layer does the same, and so does every token. Nothing else is in the formula:
+Take one layer and one KV head. For one token it keeps a key, 128 numbers, and a value, 128 more. In BF16, a format of 16 bits, a number is 2 bytes. So 256 numbers, 512 bytes. Eight such heads in a layer: 4,096 bytes. Every layer does the same, and so does every token. Nothing else is in the formula:
 
     KV_bytes = 2 × layers × kv_heads × head_dim × bytes_per_element × tokens
 
@@ -177,7 +177,7 @@ A model's `config.json` says which. Three fields carry the news, and each can be
 - `head_dim`: absent in many configs, and then it is `hidden_size / num_attention_heads`. Where it is stated, it wins.
 - `num_hidden_layers`: the layers. Ask whether all of them attend, and to how much.
 
-Here is what real configs come to. `kv.load` reads a config that ships with the course, `kv.from_config` turns it into a shape.
+Here is what real configs come to. `kv.load` reads a config that ships with the course, `kv.from_config` turns it into a shape. One row breaks the formula: deepseek-v3 has an attention of a fourth kind, MLA, that keeps one vector in place of keys and values. So there is no 2 in its bytes; *One latent in place of K and V* below says why.
 """
 
 # %%
@@ -355,7 +355,7 @@ check("2.8", mixed_kv_bytes)
 
 ## Many GPUs
 
-With *tensor parallelism* over tp ranks, attention heads are dealt out like cards. The hypothetical model has 8 KV heads. On 8 ranks each holds one head, an eighth of the bytes. On 4 ranks each holds two.
+With *tensor parallelism* one model is spread over several GPUs, and each of these tp workers is called a *rank*. Attention heads are dealt out like cards. The hypothetical model has 8 KV heads. On 8 ranks each holds one head, an eighth of the bytes. On 4 ranks each holds two.
 
 And on 16 ranks? There are 16 places at the table and 8 cards. Half a head is of no use, since a score needs the whole dot product. So each head is *copied* to two ranks, and the model as a whole keeps its cache twice.
 """
@@ -383,7 +383,7 @@ check("2.9", copies)
 
 # %% [markdown]
 """
-**What would change this answer?** MLA. Its one latent serves all heads and cannot be dealt out, so plain tensor parallelism keeps it whole on *every* rank: at tp=8, eight times. That is one reason why DeepSeek's models are served with the attention data-parallel instead.
+**What would change this answer?** MLA. Its one latent serves all heads and cannot be dealt out, so plain tensor parallelism keeps it whole on *every* rank: at tp=8, eight times. That is one reason why DeepSeek's models are served with *data-parallel* attention instead: each rank has the whole attention and takes its own share of the requests.
 
 ## Fewer bytes an element
 
@@ -391,7 +391,7 @@ Storing the cache in FP8 takes one byte an element instead of two. As arithmetic
 
 *Scale factors.* FP8 has few bits, so numbers are divided by a scale before they are stored, and the scale is stored too. How many scales there are depends on the scheme: one for a whole tensor weighs nothing, one for each token and head does.
 
-*Alignment.* A kernel may want 16-byte or larger pieces; what does not fit is padded.
+*Alignment.* A kernel, the small program that a GPU runs for one operation, may want 16-byte or larger pieces; what does not fit is padded.
 
 *Accuracy.* Rounding changes the keys. Whether the answers stay good is a question for an evaluation on your own tasks.
 
@@ -442,7 +442,7 @@ The rounding is small for long prompts and large for short ones. It happens once
 
 ## Predict a real transfer
 
-Now everything at once. Two real vLLM servers, one for prefill and one for decode, are joined by NIXL. The model is **SmolLM2-135M: 30 layers, 3 KV heads, head_dim 64, BF16**, the **block size is 128**, and nothing is cached. Four requests arrive one after the other, with prompts of **100, 1,000, 2,000 and 3,000 tokens**. The connector counts the bytes that it moves in `vllm:nixl_bytes_transferred`.
+Now everything at once. Two real vLLM servers, one for prefill and one for decode, are joined by NIXL, NVIDIA's library for moving memory between machines. The part of vLLM that calls it is the *connector*. The model is **SmolLM2-135M: 30 layers, 3 KV heads, head_dim 64, BF16**, the **block size is 128**, and nothing is cached. Four requests arrive one after the other, with prompts of **100, 1,000, 2,000 and 3,000 tokens**. The connector counts the bytes that it moves in `vllm:nixl_bytes_transferred`.
 
 What does the counter show after the four? To the byte.
 """
@@ -502,10 +502,10 @@ Your guesses from the start:
 """
 
 # %%
-size = {row[0]: row[-1] for row in rows}
+opt, deepseek = (kv.bytes_per_token(kv.from_config(kv.load(name))) for name in ("opt-66b", "deepseek-v3"))
 guesses({
-    "2.a": f"{size['opt-66b'] / size['deepseek-v3']:.1f} times as many bytes",
-    "2.b": f"{kv.kv_bytes(shape, 2000) / 1e6:.2f} MB",
+    "2.a": f"{opt / deepseek:.1f} times as many bytes",
+    "2.b": f"{kv.kv_bytes(kv.uniform(layers=80, kv_heads=8, head_dim=128), 2000) / 1e6:.2f} MB",
 })
 
 # %% [markdown]
@@ -514,7 +514,7 @@ guesses({
 
 Answer from memory, aloud or on paper. Then open the line.
 
-<details><summary>From 01: a decode step reads two large things from memory. Which of them does a larger batch share, and which not?</summary>
+<details><summary>From 01 (on the short path, open it and read): a decode step reads two large things from memory. Which of them does a larger batch share, and which not?</summary>
 The weights are read once for the whole batch. Each sequence's KV is its own, so it is read for that sequence alone. That is why a long context keeps decode memory-bound however large the batch is, and why the bytes of this notebook matter even when nothing is transferred.
 </details>
 
