@@ -129,7 +129,7 @@ Now all sizes, both transports. Points are single messages, lines join the media
 reports = {transport: measured[transport][1] for transport in ("shm", "tcp")}
 NAMES = {"shm": "shared memory", "tcp": "TCP over loopback"}
 ax = figure(
-    "A message has to be large before the link is fast",
+    "Small messages use a small part of the link",
     label="measured", source="NIXL over UCX, two processes", run=run,
     xlabel="size of the message", ylabel="effective bandwidth (GB/s)", xlog=True, ylog=True,
 )
@@ -157,14 +157,14 @@ rows = [
 ]
 show_table(
     rows,
-    ["bytes", "shared memory: ms", "its GB/s", "its middle half", "TCP: ms", "TCP: GB/s", "TCP: middle half"],
-    caption="Median time and bandwidth of fifteen messages of each size",
+    ["bytes", "memory: ms", "memory: GB/s", "memory: middle half", "TCP: ms", "TCP: GB/s", "TCP: middle half"],
+    caption="Median time and bandwidth of fifteen messages of each size; memory is shared memory",
     label="measured", source="NIXL over UCX, two processes", run=run,
 )
 
 # %% [markdown]
 """
-Read the table from the top; a *middle half* leaves out the lowest and the highest quarter of the fifteen rates. A 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes. Where the two balance, the link gives half of what it can. That size is the *half-bandwidth point*, and a link is better described by two numbers, its peak and this point, than by either alone.
+Read the table from the top; a *middle half*, in GB/s, leaves out the lowest and the highest quarter of the fifteen rates. A 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes. Where the two balance, the link gives half of what it can. That size is the *half-bandwidth point*, and a link is better described by two numbers, its peak and this point, than by either alone.
 
 At the bottom another effect may show: messages that no longer fit into the processor's caches have to come from memory, and the bandwidth falls again. The *peak* of such a curve is a property of the cache. KV caches are large, so for a hand-off the right-hand end counts.
 

@@ -215,7 +215,7 @@ check("L2.3", failed_gates)
 
 # %% [markdown]
 """
-Now the same gates on our own runs, rate by rate. `pdlab compare A B --plan PLAN` prints this too.
+Now our own runs through the gates that a program can check, rate by rate. That prompts do not repeat is in none of the rows: you see it in the trace. `pdlab compare A B --plan PLAN` prints this too.
 """
 
 # %%
