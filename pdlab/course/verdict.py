@@ -139,7 +139,7 @@ def _asserts(text: str, what: re.Pattern[str], about: re.Pattern[str] | None = N
     )
 
 
-_MEASURE = re.compile(r"sweep|benchmark|end to end|load test|measur|run both|experiment|replay|a/b|trial")
+_MEASURE = re.compile(r"sweep|benchmark|end to end|load test|measur|run both|experiment|replay|a/b|trial|under load|side by side")
 _SAYS_ADOPTS = (
     "this adopts the change; what was shown is a floor for one request, and that is not what a deployment is chosen by"
 )
@@ -189,6 +189,8 @@ _INSUFFICIENT = re.compile(
     r"unproven|unsupported|undecided|inconclusive|undetermined|not evaluable|(?:can ?not|can t|could not|couldn t) (?:be )?(?:conclude|decide|tell|say|judge)\w*|"
     rf"(?:come back|return|bring|send|provide|resubmit|show (?:me|us)|give (?:me|us)|ask for|request|get|run) (?:\w+ ){{0,3}}{_MEASURED}|"
     r"\b(?:hold|defer|postpone|pause|wait|park)\b|keep (?:the )?(?:aggregated|baseline|short prompts? local|prefill local|it local)|stay(?:s|ing)? (?:with )?aggregated|measure (?:it |this )?(?:first|before)|"
+    r"(?:not|\w+n t) (?:\w+ )?(?:do|support|proceed with|sign) (?:it|this|that|the)\b|(?:send|goes|hand) (?:it |this )?back|"
+    r"(?:keep|stay with|leave) (?:the |our )?(?:current|present|existing|things)|"
     r"no decision|too early|too soon|premature|nobody (?:has )?(?:measured|shown|proved)|no measurement"
 )
 _NEITHER_WAY = re.compile(
@@ -231,10 +233,10 @@ def _read_adoption(clause: str) -> bool | None:
     verb = _ADOPT.search(clause)
     assert verb
     before, after = clause[: verb.start()], clause[verb.end() :]
-    refusals = len(_REFUSED.findall(before))
+    refusals = len(_REFUSED.findall(before.rpartition(",")[2]))  # "no, do not adopt" refuses once
     if refusals == 1:
         return True
-    if refusals > 1:
+    if refusals or _REFUSED.search(before):
         return None
     # "adoption is not justified", "adopting would be premature"
     if re.match(r"adoption|adopting|approving|approval|accepting|deploying|deployment|rollout|rolling", verb[0]) and (
@@ -305,7 +307,7 @@ def _numbers(verdict: Mapping[str, object]) -> Finding | None:
 
 _KNOW = (
     r"(?:know\w*|knew|shown?|shows|say|said|tell|told|judg\w*|measur\w*|prov\w*|proof|establish\w*|evaluat\w*|evaluable|determin\w*"
-    r"|demonstrat\w*|decid\w*|check\w*|tested|evidence|data|conclu\w*|clear|certain|sure|answer\w*|infer\w*|deriv\w*|follow\w*|idea)"
+    r"|demonstrat\w*|decid\w*|check\w*|tested|evidence|data|conclu\w*|clear|certain|sure|answer\w*|infer\w*|deriv\w*|follow\w*|look\w*|seen|idea)"
 )
 _MET = r"(?:met|meets?|within|under|(?<!see )below|ok|okay|fine|holds?|safe|kept|keeps?|satisf\w*|fulfil\w*|respected|pass\w*)"
 _MISSED = (
@@ -314,7 +316,7 @@ _MISSED = (
 _NEGATED = r"(?:not|cannot|can t|\w+n t|never)"
 _UNKNOWN = re.compile(
     rf"\b{_NEGATED} (?:(?!{_MET}\b|{_MISSED}\b)\w+ ){{0,4}}{_KNOW}\b|"
-    rf"\b(?:no|nobody|no one|none|nothing|without|lack\w*) (?:\w+ ){{0,6}}{_KNOW}\b|\b(?:nobody|no one|who) knows\b|\bneither\b.*\bnor\b|"
+    rf"\b(?:no|nobody|no one|none|nothing|without|lack\w*) (?:\w+ ){{0,6}}{_KNOW}\b|\b(?:nobody|no one|who) knows\b|\bknows? nothing\b|\bneither\b.*\bnor\b|"
     r"\b(?:unknown|unmeasured|unproven|unshown|undetermined|undecided|unevaluated|unclear|uncertain|untested|inconclusive|open|insufficient|not enough"
     r"|(?:remains|yet|still) to be|to be measured|may|might|could|either|whether|depends)\b|^(?:nothing|none|neither|not yet)$"
 )
@@ -328,6 +330,8 @@ def _itl(verdict: Mapping[str, object]) -> Finding | None:
             met, missed = (bool(re.search(rf"\b{words}\b", part)) for words in (_MET, _MISSED))
             if _UNKNOWN.search(part):
                 unknown = True
+            elif re.search(r"\b(?:baseline|today s?|current\w*|aggregat\w*)\b|^(?:nor|or)\b", part):
+                continue  # of the fleet as it is, or the end of a sentence that denies both
             elif met != missed:
                 claim = claim or ("missed" if missed != bool(_NO.search(part)) else "met")
     if claim == "met":
