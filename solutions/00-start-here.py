@@ -53,7 +53,7 @@ A box with text or code is a *cell*, and an exercise is two of them. In the firs
 - **not yet**: an answer is there and it is not right. You are told what kind of mistake it looks like, never the answer;
 - **correct**: with the points, and why it matters.
 
-Any honest form of an answer will do: `1500`, `1500.0`, `"1,500"`, a NumPy number; where there is a unit, a text such as `"1.5 GB"`. Ask for help with `hint("0.1")`, once for each further step.
+Any honest form of an answer will do: `1500`, `1500.0`, `"1,500"`, a NumPy number; where there is a unit, a text such as `"1.5 GB"`. Decimals go behind a point, and three significant digits are enough where an exercise names no more. Ask for help with `hint("0.1")`, once for each further step.
 
 Some cells are there for the figure or table that they draw. Their code is folded into three dots; a click opens it.
 
