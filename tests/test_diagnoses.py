@@ -77,7 +77,7 @@ def test_a_factor_too_many_is_not_blamed_on_units_alone() -> None:
     assert "factor" in said(exercise(46080, unit="B"), 46080 * 300).says
 
 
-@pytest.mark.parametrize("answer", ["larger batch, FP8 weights", "a b", "A; C"])
+@pytest.mark.parametrize("answer", ["larger batch, FP8 weights", "a b", "A; C", "AB"])
 def test_a_text_in_place_of_a_list_is_told_the_form(answer: str) -> None:
     """Several words in one text are asked for as a list."""
     result = said(exercise(["a", "b"], kind="find", choices=["a", "b", "larger batch"]), answer)
@@ -97,7 +97,7 @@ def test_a_remark_in_brackets_does_not_spoil_a_word(answer: str, outcome: str) -
     assert said(one, answer).outcome == outcome
 
 
-@pytest.mark.parametrize("answer", ["2x", "2 x", "2×", "2X", 2.0])
+@pytest.mark.parametrize("answer", ["2x", "2 x", "2×", "2X", "x2", "×2", 2.0])
 def test_a_factor_may_carry_its_cross(answer: Any) -> None:
     """A factor written as 2x is the number."""
     assert said(exercise(2), answer).outcome == "correct"

@@ -144,7 +144,8 @@ def _word_slip(exercise: Exercise, plain: Any, rules: Rules) -> slips.Slip:
 
 
 def _list_slip(exercise: Exercise, plain: Any, expected: list[Any], rules: Rules) -> slips.Slip:
-    if isinstance(plain, str) and len(expected) > 1 and re.search(r"[\s,;]", plain.strip()) and word(plain) not in map(word, rules.choices):
+    known = set(map(word, rules.choices))
+    if isinstance(plain, str) and len(expected) > 1 and word(plain) not in known and (re.search(r"[\s,;]", plain.strip()) or set(word(plain)) <= known):
         return "wrong-type", f"found {named(plain)}; give a list, as in ['…', '…'], each part in quotes of its own"
     items = _items(plain) if _items(plain) is not None else list(plain) if isinstance(plain, dict) else [plain]
     if any(map(is_nothing, items)):

@@ -10,7 +10,7 @@ from pdlab.course import units
 from pdlab.course.answers import Bag, Calls, Other, Quantity, Raised, is_number
 
 _NUMBER = re.compile(
-    r"[~≈=]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
+    r"[~≈=×x]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
     r"(?:\s*/\s*(?P<under>\d+))?\s*(?P<unit>.*)"
 )
 # A comma that parts no groups of three digits: 8,8643 and 0,125, not 1,449 or 655,360,000.
