@@ -146,7 +146,8 @@ def _word_slip(exercise: Exercise, plain: Any, rules: Rules) -> slips.Slip:
 def _list_slip(exercise: Exercise, plain: Any, expected: list[Any], rules: Rules) -> slips.Slip:
     known = set(map(word, rules.choices))
     if isinstance(plain, str) and len(expected) > 1 and word(plain) not in known and (re.search(r"[\s,;]", plain.strip()) or set(word(plain)) <= known):
-        return "wrong-type", f"found {named(plain)}; give a list, as in ['…', '…'], each part in quotes of its own"
+        form = "['…', '…'], each part in quotes of its own" if isinstance(expected[0], str) else "[…, …]"
+        return "wrong-type", f"found {named(plain)}; give a list, as in {form}"
     items = _items(plain) if _items(plain) is not None else list(plain) if isinstance(plain, dict) else [plain]
     if any(map(is_nothing, items)):
         return "incomplete", f"{sum(map(is_nothing, items))} of the {len(items)} places are still `...`"
