@@ -38,6 +38,8 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not name.startswith(("tests/", "data/runs/sim")) and (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
+    # Up to date first: `make lab` in the copy would otherwise install the copy into the real environment.
+    subprocess.run(["make", "env"], cwd=ROOT, capture_output=True, check=True)
     (copy / ".venv").symlink_to(ROOT / ".venv")
     return copy
 
