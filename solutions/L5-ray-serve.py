@@ -86,7 +86,7 @@ Three things differ, and you should know them before any number.
 
 A colleague wants to put the two labs side by side. Which of these statements can the recorded runs of L5 and L2, taken together, carry? Give the letters.
 
-| | statement |
+| letter | statement |
 |---|---|
 | A | Behind Ray, on this machine, design X has the higher capacity among the tested rates. |
 | B | Ray costs every engine that it serves so many milliseconds. |
@@ -281,7 +281,7 @@ So this is the control plane and the data plane, measured: **Ray and HTTP decide
 
 A colleague's monitoring shows these observations, each from one healthy or unhealthy deployment. Which of them, taken alone, *prove* that decode got its prompts' KV from prefill over NIXL, and did not compute them again? Give the letters.
 
-| | observation |
+| letter | observation |
 |---|---|
 | A | The object store stayed empty during the run. |
 | B | Decode's counter of prompt tokens grew by all prompt tokens under `external_kv_transfer`, and by none under `local_compute`. |
@@ -597,7 +597,8 @@ proof_dir = lab_run("ray-proof", lab.record_proof)
 proof = json.loads((proof_dir / "proof.json").read_text())
 killed = proof["designs"]["disaggregated"]["prefill_killed"]
 for one in killed["asked"]:
-    print(f"sent {one['at_s']:.1f} s after the kill, answered {one['took_s']:.0f} s later: {one['client_saw'][:40]}   [measured]")
+    print(f"sent {one['at_s']:.1f} s after the kill, answered {one['took_s']:.0f} s later: "
+          f"{one['client_saw'][:40]}   [measured]")
 print(f"prefill replicas started by Serve since: {killed['new_prefill_replicas']}")
 print(f"equal answers of the two designs before: {proof['texts_equal']} of {proof['requests']}")
 
@@ -607,7 +608,7 @@ Under the course's router of L3, with vLLM's policy `fail`, the client got HTTP 
 
 Which sentences does this one kill carry? Give the letters.
 
-| | sentence |
+| letter | sentence |
 |---|---|
 | A | "Serve started a new prefill replica without being told to." |
 | B | "A request that meets a dead prefill replica behind Ray is never lost." |
