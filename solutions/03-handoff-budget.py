@@ -2,7 +2,7 @@
 """
 # 03 · The hand-off budget
 
-**Time** 45 minutes. **Before this** notebook 02: you can say how many bytes a prompt leaves behind. **You need** nothing else.
+**Time** 45 minutes. **Before this** notebook 02: you can say how many bytes a prompt leaves behind. **You need** nothing else. **Run from the top**: each cell needs those above it.
 
 At the end you can say, for a link and a prompt, the least time a hand-off takes, and you know which sentences that number supports. You can also say where in the stream of tokens the wait shows up.
 """
@@ -22,7 +22,7 @@ The people who built Mooncake timed their transfer engine on two machines. Each 
 | one | 4 × 200 Gbit/s | 100 GB/s | 87 GB/s |
 | the other | 8 × 400 Gbit/s | 400 GB/s | ? |
 
-Twice the cards, each twice as fast. The software is the same, and so is the payload.
+The cards speak RoCE: they write into the other machine's memory over Ethernet, without its processor. Twice the cards, each twice as fast. The software is the same, and so is the payload.
 
 Two guesses before you read on. Nobody marks them.
 """
@@ -297,21 +297,24 @@ axes = figure(
     xlabel="time (ms)", panels=(2, 1), size=(8, 4.6), sharex=True,
 )
 TIMELINES = {  # row 1 is prefill, row 0 the link: (row, start, width, colour, words)
-    "serial": [(0, 40, 24, "#B34700", "all four layers"), (0, 64, 3, "#595959", "")],
-    "layer-wise": [(0, 10 * i, 6, "#B34700", str(i)) for i in (1, 2, 3, 4)] + [(0, 46, 3, "#595959", "")],
+    "serial": [(0, 40, 24, "#B34700", "all four layers"), (0, 64, 3, "#595959", "setup")],
+    "layer-wise": [(0, 10 * i, 6, "#B34700", str(i)) for i in (1, 2, 3, 4)] + [(0, 46, 3, "#595959", "setup")],
 }
 for ax, (name, bars) in zip(axes, TIMELINES.items()):
     prefill = [(1, 10 * i, 10, "#0072B2", f"layer {i + 1}") for i in range(4)]
     for row, start, width, colour, words in prefill + bars:
         ax.barh(row, width, left=start, height=0.62, color=colour, edgecolor="white", linewidth=1.5)
-        ax.text(start + width / 2, row, words, ha="center", va="center", color="white", fontsize=11)
+        if words == "setup":  # the bar is too short for it
+            ax.text(start + width / 2, row - 0.34, words, ha="center", va="top", color=colour, fontsize=11)
+        else:
+            ax.text(start + width / 2, row, words, ha="center", va="center", color="white", fontsize=11)
     end = bars[-1][1] + 3
     ax.axvline(40, color="#000000", linewidth=1)
     ax.axvline(end, color="#000000", linewidth=1, linestyle=(0, (4, 2)))
     ax.text(end + 0.8, 0, f"decode may start\nat {end} ms", va="center", fontsize=11)
     ax.set_title(name, loc="left", fontsize=12)
     ax.set_yticks([0, 1], ["link", "prefill"])
-    ax.set(xlim=(0, 82), ylim=(-0.6, 1.6))
+    ax.set(xlim=(0, 82), ylim=(-0.8, 1.6))
     ax.grid(False)
 show_figure(axes[0], alt=(
     "Two timelines of a four-layer prefill that ends at 40 ms. Serial: the transfer of all four "
@@ -407,7 +410,7 @@ check("3.7", crossing)
 We assumed one equivalent link. Real pools are sharded: with TP8, eight ranks each hold 81,920,000 B of the 2,000 tokens and send them side by side, each over its own card. Three questions decide how long that takes.
 
 1. **Bytes per rank.** Heads that are replicated (notebook 02) are there more than once.
-2. **Contention.** Do the eight paths meet in one switch port or one PCIe root? Then the *sum* of the bytes has a floor there as well.
+2. **Contention.** Do the eight paths meet in one switch port, or in one PCIe root (the place where a processor's bus to its cards begins)? Then the *sum* of the bytes has a floor there as well.
 3. **The critical path.** Decode starts when the slowest rank has all. A mean over ranks is of no use.
 """
 
@@ -455,7 +458,7 @@ Which way does each statement describe: `"direct"` transfer, the `"store"`, or `
 | B | Blocks can be evicted between the moment they are written and the moment they are read. |
 | C | A rate from the data sheet overstates what the application gets. |
 | D | The cache can save the prefill of a later request, on any worker. |
-| E | If decode dies, the bytes on the prefill worker stay pinned until somebody notices or a lease ends. |
+| E | If decode dies, the bytes on the prefill worker stay pinned until somebody notices or a lease (the time for which prefill promised to keep them) ends. |
 """
 
 # %% exercise="3.9"
@@ -472,9 +475,17 @@ check("3.9", ways)
 """
 ## Where does the user feel it?
 
-The hand-off takes its time. In which metric does it land? That depends on who streams the first token.
+The hand-off takes its time. In which metric does it land? Three of them describe what a client sees:
 
-The prefill worker has computed the logits of the first token anyway. A runtime may let **prefill stream** it at once. Then the user sees a first token early, and the hand-off falls between token 1 and token 2. Or the runtime discards that token and lets **decode stream** every token. Then the hand-off falls before token 1. vLLM 0.33 with NIXL does the latter: decode computes the last prompt position again.
+| word | what it is, for one request |
+|---|---|
+| TTFT, time to first token | from sending the request until its first token arrives, in ms |
+| ITL, inter-token latency | the gap between one token and the next, in ms; an answer of 200 tokens has 199 of them |
+| TPOT, time per output token | the mean of those gaps, in ms |
+
+Which of them carries the hand-off depends on who streams the first token.
+
+The prefill worker has computed the logits of the first token (the scores from which it is chosen) anyway. A runtime may let **prefill stream** it at once. Then the user sees a first token early, and the hand-off falls between token 1 and token 2. Or the runtime discards that token and lets **decode stream** every token. Then the hand-off falls before token 1. vLLM 0.33 with NIXL does the latter: decode computes the last prompt position again.
 
 Below are three clients' records of the same request: when each token arrived, in ms after sending. The first ran on one aggregated server. A and B ran on two different disaggregated runtimes. All three are made up for this exercise, with clean numbers.
 """
@@ -569,7 +580,9 @@ check("3.11", each_rank_holds)
 
 # %% [markdown]
 """
-**From 01.** Llama-3.1-8B decodes a batch of 64 with 4,000 tokens of context each, in BF16, bound by memory. Which of these raise its FLOPs *per byte*? Name all of them: `"larger batch"`, `"longer context"`, `"fewer KV heads"`, `"FP8 weights"`, `"faster memory"`.
+**From 01.** On the short path, here is what you need from it: a decode step reads all weights once for the whole batch, and each request's own KV cache for that request alone; it computes for every request of the batch. FLOPs per byte is the computing divided by the reading.
+
+Llama-3.1-8B decodes a batch of 64 with 4,000 tokens of context each, in BF16, bound by memory. Which of these raise its FLOPs *per byte*? Name all of them: `"larger batch"`, `"longer context"`, `"fewer KV heads"`, `"FP8 weights"`, `"faster memory"`.
 """
 
 # %% exercise="3.12"
