@@ -8,13 +8,11 @@ At the end you can follow a request through a disaggregated cluster and say who 
 """
 
 # %%
-from pathlib import Path
-
 from pdlab.course import *
 from pdlab.measure import records, simcheck, slo
 from pdlab.theory import kv, link
 
-SWEEP = Path("../data/runs/sim-reference")  # AISimulate, Llama-3.1-70B on 16 H100
+SWEEP = recorded("sim-reference")  # AISimulate, Llama-3.1-70B on 16 H100
 
 # %% [markdown]
 """

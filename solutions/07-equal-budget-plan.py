@@ -9,7 +9,6 @@ At the end you can write a comparison down before it is run, read the capacity o
 
 # %%
 import copy
-from pathlib import Path
 
 import numpy as np
 import yaml
@@ -19,9 +18,10 @@ from pdlab.errors import BadInput
 from pdlab.measure import compare, plan, records, simcheck, slo
 from pdlab.theory import queueing
 
-SWEEP = Path("../data/runs/sim-reference")  # AISimulate: a prediction, no GPU was there
+SWEEP = recorded("sim-reference")  # AISimulate: a prediction, no GPU was there
 SOURCE = "AISimulate, 16 × H100, Llama-3.1-70B, 2,000 in, 200 out"
-PLAN_FILE = Path("../data/plans/reference-16gpu.yaml")
+PLANS = SWEEP.parents[1] / "plans"
+PLAN_FILE = PLANS / "reference-16gpu.yaml"
 the_plan = plan.load(PLAN_FILE)
 
 
@@ -630,8 +630,8 @@ The runs have 45 to 135 requests. A P99 of so few would be the word of one. So t
 """
 
 # %%
-MINIATURE = Path("../data/runs/miniature")
-small_plan = plan.load("../data/plans/miniature-2core.yaml")
+MINIATURE = recorded("miniature")
+small_plan = plan.load(PLANS / "miniature-2core.yaml")
 rows = []
 for entry in records.read_sweep(MINIATURE).entries:
     r = slo.analyse(entry.read(), small_plan.acceptance)
