@@ -305,7 +305,7 @@ for ax, (name, bars) in zip(axes, TIMELINES.items()):
     for row, start, width, colour, words in prefill + bars:
         ax.barh(row, width, left=start, height=0.62, color=colour, edgecolor="white", linewidth=1.5)
         if words == "setup":  # the bar is too short for it
-            ax.text(start + width / 2, row - 0.34, words, ha="center", va="top", color=colour, fontsize=11)
+            ax.text(start + width - 0.5, row - 0.34, words, ha="right", va="top", color=colour, fontsize=11)
         else:
             ax.text(start + width / 2, row, words, ha="center", va="center", color="white", fontsize=11)
     end = bars[-1][1] + 3
