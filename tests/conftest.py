@@ -16,6 +16,7 @@ LONGEST_FIRST = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--live", action="store_true", help="also run the tests that start real servers")
+    parser.addoption("--long", action="store_true", help="with --live: those that take minutes each, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,12 +30,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the live tests, and remember how many, unless --live asks for them."""
+    """Leave out the live tests, and remember how many, unless --live asks for them (and --long for the long ones)."""
     items.sort(key=lambda item: LONGEST_FIRST.index(item.path.name) if item.path.name in LONGEST_FIRST else len(LONGEST_FIRST))
-    if config.getoption("--live"):
+    kept_out = "long" if config.getoption("--live") else "live"
+    if config.getoption("--live") and config.getoption("--long"):
         return
-    live = [item for item in items if item.get_closest_marker("live")]
-    items[:] = [item for item in items if not item.get_closest_marker("live")]
+    live = [item for item in items if item.get_closest_marker(kept_out)]
+    items[:] = [item for item in items if not item.get_closest_marker(kept_out)]
     config.hook.pytest_deselected(items=live)
     config.stash[LEFT_OUT] = len(live)
     if hasattr(config, "workeroutput"):  # in an xdist worker: tell the process that prints the summary
@@ -49,4 +51,5 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if count := config.stash[LEFT_OUT]:
-        terminalreporter.write_line(f"left out {count} live tests; to run them: make test-live")
+        kind, how = ("long live", " ARGS=--long") if config.getoption("--live") else ("live", "")
+        terminalreporter.write_line(f"left out {count} {kind} test{'s'[: count != 1]}; to run them: make test-live{how}")

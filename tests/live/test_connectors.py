@@ -9,7 +9,7 @@ import pytest
 from pdlab.live import env
 from pdlab.live.connectors import kinds, run, table
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.long]
 RECORDED = run.read(Path(env.ROOT) / "data/runs/connectors")
 
 

@@ -78,6 +78,7 @@ def test_ray_serves_both_designs_and_kv_really_moves():
 
 
 @pytest.mark.live
+@pytest.mark.long
 def test_prefill_is_scaled_apart_from_decode(tmp_path):
     """Deployed by `serve run`: a second prefill replica joins and leaves; the others keep their processes."""
     try:
