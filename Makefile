@@ -23,7 +23,7 @@ env:
 # In its terminals and notebooks `pdlab` is a command; a login shell would forget that.
 LAB_ENV := JUPYTER_CONFIG_DIR="$(CURDIR)/.jupyter/config" JUPYTER_DATA_DIR="$(CURDIR)/.jupyter/data" \
   JUPYTER_RUNTIME_DIR="$(CURDIR)/.jupyter/runtime" JUPYTERLAB_SETTINGS_DIR="$(CURDIR)/.jupyter/settings" \
-  JUPYTERLAB_WORKSPACES_DIR="$(CURDIR)/.jupyter/workspaces" IPYTHONDIR="$(CURDIR)/.jupyter/ipython" \
+  JUPYTERLAB_WORKSPACES_DIR="$(CURDIR)/.jupyter/tabs" IPYTHONDIR="$(CURDIR)/.jupyter/ipython" \
   MPLCONFIGDIR="$(CURDIR)/.jupyter/matplotlib" PDLAB_GUESSES="$(CURDIR)/.progress/guesses.json" \
   PATH="$(CURDIR)/.venv/bin:$$PATH"
 

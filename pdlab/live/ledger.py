@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -52,14 +51,7 @@ def record(out: Path, model: str = "smollm2", prompts: Sequence[int] = PROMPTS) 
     if (out / LEDGER).exists():
         return json.loads((out / LEDGER).read_text())
     out.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pdlab.live.ledger", str(out), model, *map(str, prompts)]
-    child = subprocess.Popen([*netns.prefix(), *command], stdin=subprocess.PIPE)
-    try:
-        status = child.wait()
-    finally:
-        child.terminate()
-        child.wait()
-    if status:
+    if status := netns.run_module("pdlab.live.ledger", str(out), model, *map(str, prompts)):
         raise LedgerFailed(f"the byte ledger could not be measured (status {status})")
     return json.loads((out / LEDGER).read_text())
 

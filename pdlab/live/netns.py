@@ -12,6 +12,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,19 @@ def prefix() -> list[str]:
     words = ["unshare", "--net"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
     works = subprocess.run([*words, "true"], capture_output=True).returncode == 0
     return words if works else []
+
+
+def run_module(module: str, *arguments: str) -> int:
+    """``python -m module arguments`` in a namespace of its own where there can be one; its exit status.
+
+    The child's standard input stays open as long as we live, so that it can end when we do.
+    """
+    child = subprocess.Popen([*prefix(), sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE)
+    try:
+        return child.wait()
+    finally:
+        child.terminate()
+        child.wait()
 
 
 def raise_loopback() -> None:

@@ -8,7 +8,6 @@ connectors run all the same, and the interface's bytes are left out.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -35,16 +34,7 @@ def run(kinds: Sequence[Kind], out: Path | None = None, logs: Path | None = None
     with tempfile.TemporaryDirectory(prefix="pdlab-connectors-") as scratch:
         work = logs or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
-        child = subprocess.Popen(
-            [*netns.prefix(), sys.executable, "-m", "pdlab.live.connectors.run", str(work), *(kind.name for kind in kinds)],
-            stdin=subprocess.PIPE,
-        )
-        try:
-            status = child.wait()
-        finally:
-            child.terminate()
-            child.wait()
-        if status:
+        if status := netns.run_module("pdlab.live.connectors.run", str(work), *(kind.name for kind in kinds)):
             raise ServerFailed(f"the connectors could not be measured (status {status})")
         document = json.loads((work / TABLE).read_text())
     if out:
