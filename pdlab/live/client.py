@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from urllib.parse import urlsplit
 from pdlab.errors import BadInput
 from pdlab.live import client_wire
 from pdlab.live.client_loop import LEAD_NS
+from pdlab.live.post import TIMEOUT_S, post_json
 from pdlab.measure import records
 
 SPOOL, LOCK_WAIT_S = "spool.bin", 30.0
@@ -85,15 +85,11 @@ def completion(
     }
 
 
-def ask(url: str, body: Mapping[str, Any], timeout_s: float = 60.0) -> int:
+def ask(url: str, body: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> int:
     """Send one request, outside any measurement; gives its HTTP status once the answer has ended."""
-    request = urllib.request.Request(
-        url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-    )
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            answer.read()
-            return answer.status
+        post_json(url, body, timeout_s)
+        return 200
     except urllib.error.HTTPError as error:
         return error.code
 

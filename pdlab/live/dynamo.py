@@ -25,8 +25,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +32,7 @@ from typing import Any
 
 from pdlab.errors import BadInput
 from pdlab.live import dynamo_log, env, keeper, netns, policy, provenance
+from pdlab.live.post import post_json
 from pdlab.live.serve import LOOPBACK, ServerFailed, free_ports, wait_ready
 from pdlab.measure import records
 
@@ -156,7 +155,7 @@ def _wait_ready(base_url: str, log: Path, held: dict[str, subprocess.Popen[str]]
         nonlocal said
         try:
             request_id = _ask(base_url, ["w2"] * 40)
-        except (urllib.error.URLError, OSError) as error:
+        except OSError as error:
             said = str(error)
             return False
         said = "an answer, but no decision in its log"
@@ -174,11 +173,7 @@ def _wait_ready(base_url: str, log: Path, held: dict[str, subprocess.Popen[str]]
 def _ask(base_url: str, words: Sequence[str]) -> str:
     """Send one prompt, wait for its end, and give the request's id as the router logs it."""
     body = {"model": MODEL, "prompt": " ".join(words), "max_tokens": 1}
-    request = urllib.request.Request(
-        f"{base_url}/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)["id"].removeprefix("cmpl-")
+    return json.loads(post_json(f"{base_url}/v1/completions", body))["id"].removeprefix("cmpl-")
 
 
 def _logged(log: Path, request_id: str, wait_s: float = 5.0) -> dynamo_log.Logged | None:

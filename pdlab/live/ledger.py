@@ -17,7 +17,6 @@ import signal
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 from pdlab.live import netns, provenance
 from pdlab.live import router_steps as steps
 from pdlab.live.microscope import tokens
+from pdlab.live.post import post_json
 from pdlab.live.serve import Deployment, Server, ServerFailed, Spec
 from pdlab.measure import records
 from pdlab.theory import kv
@@ -37,6 +37,7 @@ TRANSPORTS: dict[str, str | None] = {"shm": None, "tcp": "tcp"}  # name → UCX_
 LEDGER = "ledger.json"
 HTTP_HEAD_BYTES = 500  # a request's and an answer's head together, to within a hundred bytes
 SETTLE_S = 5.0
+ANSWER_S = 300.0
 
 
 class LedgerFailed(RuntimeError):
@@ -123,11 +124,12 @@ def _transfer(
     body = {"model": deployment.model_name, "prompt": tokens(count, f"{SEED} {transport} {count}"),
             "max_tokens": OUTPUT_TOKENS, "temperature": 0, "ignore_eos": True}  # fmt: skip
     sent_ns = time.monotonic_ns()
-    answer, _ = _post(prefill, steps.prefill_body(body))
+    answer = post_json(f"{prefill.base_url}/v1/completions", steps.prefill_body(body), ANSWER_S)
     prefilled_ns = time.monotonic_ns()
     pinned = prefill.metrics()
     before, os_before, asked_ns = decode.metrics(), netns.counters(), time.monotonic_ns()
-    _, http_bytes = _post(decode, steps.decode_body(body, steps.transfer_params(answer)))
+    pull = steps.decode_body(body, steps.transfer_params(answer))
+    answer = post_json(f"{decode.base_url}/v1/completions", pull, ANSWER_S)
     ended_ns, os_after = time.monotonic_ns(), netns.counters()
     after = decode.metrics()
     left = _settled_usage(prefill)
@@ -156,21 +158,10 @@ def _transfer(
         "os_bytes": os_used.bytes,
         "os_packets": os_used.packets,
         "os_retransmitted": os_used.retransmitted,
-        "http_bytes": http_bytes,
+        "http_bytes": len(json.dumps(pull)) + len(answer) + HTTP_HEAD_BYTES,
         "background_bytes": round(background * (ended_ns - asked_ns) / 1e9),
         "sent_ns": sent_ns, "prefilled_ns": prefilled_ns, "ended_ns": ended_ns,
     }  # fmt: skip
-
-
-def _post(server: Server, body: Mapping[str, Any]) -> tuple[bytes, int]:
-    """The answer's body, and the bytes that both directions took, heads included."""
-    raw = json.dumps(body).encode()
-    request = urllib.request.Request(
-        f"{server.base_url}/v1/completions", raw, {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=300) as answer:
-        document = answer.read()
-    return document, len(raw) + len(document) + HTTP_HEAD_BYTES
 
 
 def _settled_usage(server: Server) -> float | None:

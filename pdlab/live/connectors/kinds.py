@@ -22,6 +22,7 @@ from pdlab.errors import BadInput
 from pdlab.live import budget
 from pdlab.live import router_steps as steps
 from pdlab.live.faults.scene import Answer, Scene
+from pdlab.live.post import post_json
 from pdlab.live.serve import LOOPBACK, Deployment, Server
 
 BLOCK_SIZE = 128
@@ -83,7 +84,7 @@ class Pair:
         """Prefill's answer to a prompt whose KV it is to keep, push or store."""
         body = steps.prefill_body(self.scene.body(prompt, 1))
         body["kv_transfer_params"] |= params
-        return _post(f"{self.prefill.base_url}/v1/completions", body)
+        return json.loads(post_json(f"{self.prefill.base_url}/v1/completions", body))
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,6 @@ class Kind:
         if self.whole:
             return prompt_tokens
         return (prompt_tokens - 1) // BLOCK_SIZE * BLOCK_SIZE
-
-
-def _post(url: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
 
 
 # ── asked by the router's ordinary words ────────────────────────────────────────────────────

@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ import psutil
 
 from pdlab.live import router_steps as steps
 from pdlab.live.microscope import tokens
+from pdlab.live.post import post_json
 from pdlab.live.serve import Deployment, Server
 
 POLL_S = 0.01
@@ -186,10 +186,13 @@ class Scene:
         """What the model answers when nothing is broken: decode alone, before or after the fault."""
         return self.send(self.decode.base_url, self.body(prompt, output_tokens)).wait().tokens
 
-    def prefilled(self, prompt: Sequence[int], timeout_s: float = PATIENCE_S) -> dict[str, Any]:
+    def prefilled(self, prompt: Sequence[int]) -> dict[str, Any]:
         """Have prefill compute a prompt and keep its blocks; the transfer parameters it gives."""
         body = steps.prefill_body(self.body(prompt, 1))
-        answer = _post(self.prefill.base_url, body, timeout_s)
+        try:
+            answer = post_json(f"{self.prefill.base_url}/v1/completions", body, PATIENCE_S)
+        except OSError as error:  # the scene cannot be set
+            raise NotInjected(f"{self.prefill.base_url} did not answer: {error}") from error
         params = steps.transfer_params(answer)
         if params is None:
             raise NotInjected("prefill kept no blocks")
@@ -212,17 +215,6 @@ class Scene:
         if answer.socket is not None:
             with contextlib.suppress(OSError):
                 answer.socket.shutdown(socket.SHUT_RDWR)
-
-
-def _post(base_url: str, body: Mapping[str, Any], timeout_s: float) -> bytes:
-    request = urllib.request.Request(
-        f"{base_url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:
-            return response.read()
-    except OSError as error:  # the scene cannot be set
-        raise NotInjected(f"{base_url} did not answer: {error}") from error
 
 
 def _receive(base_url: str, body: Mapping[str, Any], request_id: str, answer: Answer) -> None:

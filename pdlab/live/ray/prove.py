@@ -14,7 +14,6 @@ import json
 import os
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import psutil
 from pdlab.live import env as live_env
 from pdlab.live import metrics, models, provenance
 from pdlab.live.microscope import tokens
+from pdlab.live.post import TIMEOUT_S, post_json
 from pdlab.live.ray import deploy, env, render
 from pdlab.measure import plan as plans
 from pdlab.theory import kv
@@ -51,12 +51,10 @@ def prompts() -> list[list[int]]:
     return [tokens(LENGTHS[index % len(LENGTHS)], f"ray {index}") for index in range(REQUESTS)]
 
 
-def ask(url: str, model: str, prompt: list[int], timeout_s: float = 60.0) -> str:
+def ask(url: str, model: str, prompt: list[int], timeout_s: float = TIMEOUT_S) -> str:
     """One greedy completion's text."""
     body = {"model": model, "prompt": prompt, "max_tokens": OUTPUT_TOKENS, "temperature": 0, "ignore_eos": True}
-    request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-        return json.load(answer)["choices"][0]["text"]
+    return json.loads(post_json(f"{url}/v1/completions", body, timeout_s))["choices"][0]["text"]
 
 
 def counters(page: metrics.Metrics) -> dict[str, dict[str, float]]:
