@@ -2,7 +2,7 @@
 """
 # 06 · Four metrics, honestly
 
-**Time** 50 minutes. **Before this** notebook 05: what is to be compared, and at what budget. **You need** percentiles, and TTFT and TPOT from notebook 01.
+**Time** 50 minutes, with a good place to stop after 25. **Before this** notebook 05: what is to be compared, and at what budget. **You need** percentiles, and TTFT and TPOT from notebook 01. **Run from the top**: each cell needs those above it.
 
 At the end you can take any load tool's output and say what it counted, what it left out, and whether it may answer the question that decides a deployment: how much load can it take while its promise holds?
 """
@@ -333,6 +333,8 @@ check("6.8", attainment)
 
 # %% [markdown]
 """
+**A good place to stop**, after 25 of the 50 minutes. You have three of the four metrics. Ahead: the three programs of the puzzle, how much a run of this size can show, and the fourth metric. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
+
 ## One run, six definitions
 
 Back to the log of the puzzle. This is what was put into it:
@@ -525,7 +527,7 @@ show_table(
 """
 Beside a limit of 300 ms none of this changes a verdict. Beside a limit of 5 ms it would. On a real network card, or behind TLS, we don't know: that was not tried. The client of this course stamps in the kernel where it can, and each record says which stamp it is.
 
-**What would change this answer?** A quiet client. We read most of the error as a client competing with itself, and with other programs of the machine, for one core; the table does not prove it. Give the client a core to spare, and look at its dispatch lag before you look at the server.
+**What would change this answer?** A client with more than one core. Nothing else ran on the machine, so we read most of the error as a client competing with itself for its core; the table does not prove it. Give the client a core to spare, and look at its dispatch lag before you look at the server.
 
 ## How many are enough?
 
