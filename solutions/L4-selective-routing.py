@@ -2,7 +2,7 @@
 """
 # L4 · Who should leave
 
-**Time** 60 minutes. **Before this** notebook 08 and labs L1 and L2: the rules, the bytes of a transfer, and what a run of two cores can carry. **You need** nothing but this machine. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about nine minutes on two cores.
+**Time** 60 minutes. **Before this** notebook 08 and labs L1 and L2: the rules, the bytes of a transfer, and what a run of two cores can carry. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about nine minutes on two cores.
 
 At the end you have sent one trace through one pair of servers under five routing rules, checked what the router believed against what a server counted, and you know how large a difference has to be before this run lets you name a winner.
 
@@ -93,7 +93,7 @@ Five rules meet it, each on empty caches:
 - `all-local` and `all-remote`, the extremes;
 - `local-below:200`, this course's rule: local while fewer than 200 prompt tokens are missing on decode;
 - `llm-d:200`, llm-d's rule with `nonCachedTokens: 200`;
-- `dynamo:200:0.7`, Dynamo's rule with its length threshold scaled from 2,048 to 200, since our prompts are shorter than a GPU's, and its share threshold of 0.7 as shipped.
+- `dynamo:200:0.7`, Dynamo's rule: local only while fewer than 200 tokens are missing *and* they are less than 0.7 of the prompt. The share is as shipped; the length is scaled down from 2,048, since our prompts are shorter than a GPU's.
 
 For each kind of prompt, predict the decision of two of them. A `shared` prompt is meant once its group has been seen, so that decode holds 384 of its tokens.
 """
@@ -207,7 +207,7 @@ print(f"longest gap  at most {a.max_itl_per_request_ms:>5,g} ms, {a.max_itl_per_
 
 # %% [markdown]
 """
-An earlier measurement had given about 0.65 s and 50 ms, and the plan asks for twice that. Where the multiples printed above come out differently, the machine was not equally fast both times. The targets stay as they were written.
+An earlier measurement had given about 0.65 s and 50 ms, and the plan allows twice each, and five times the 50 ms for a gap. Where the multiples printed above come out differently, the machine was not equally fast both times. The targets stay as they were written.
 
 ## Who left
 """
@@ -336,7 +336,7 @@ check("L4.5", moved, expected=routing.bytes_to_move(decided["llm-d:200"]))
 counted = {rule: int(grown(rule).get("nixl_bytes_transferred_sum", 0)) for rule in RULES}
 for rule in RULES:
     part = counted[rule] / counted["all-remote"]
-    print(f"{rule:<16} {counted[rule]:>13,} B counted by NIXL, {part:.0%} of all-remote   [measured]")
+    print(f"{rule:<16} {counted[rule]:>13,} B counted by NIXL, {100 * part:3.0f} % of all-remote   [measured]")
 from_log = routing.bytes_to_move(decided["llm-d:200"])
 BLOCK_BYTES = 128 * 23_040
 hits = grown("llm-d:200")["prompt_tokens_by_source_total[local_cache_hit]"]
@@ -347,7 +347,7 @@ print(f" belief and cache hits differ by {hits / 128:g} blocks")
 
 # %% [markdown]
 """
-A prompt of the last section, which decode held by the time it was wanted, was in the log's account and not in NIXL's. So the two differences should name the same number of blocks: counters that know nothing of each other, and an account that closes to the byte.
+The last section had a prompt whose prefix decode held by the time it was wanted. The log counts those blocks, NIXL does not. So the two differences should name the same number of blocks: counters that know nothing of each other, and an account that closes to the byte.
 
 Set the bytes beside the requests that left. What Dynamo's rule adds are short prompts, of one block each: its share of the requests grows by more than its share of the bytes.
 
@@ -377,8 +377,8 @@ def longest_gaps_ms(one, kind=None):
 
 middle = {design: {kind: float(np.median(ttft_ms(one, kind))) for kind in WHAT} for design, one in runs.items()}
 axes = figure(
-    f"A short prompt waits {middle['all-remote']['short'] / 1000:.1f} s with all remote, "
-    f"{middle['llm-d:200']['short'] / 1000:.1f} s under llm-d:200 (medians)",
+    f"A short prompt waits {middle['all-remote']['short']:,.0f} ms with all remote, "
+    f"{middle['llm-d:200']['short']:,.0f} ms under llm-d:200 (medians)",
     label="measured", source="SmolLM2-135M on vLLM, two cores", run=run / "all-remote",
     panels=(1, 3), size=(10.5, 4.6), xlog=True, sharex=True, sharey=True,
 )
@@ -404,7 +404,13 @@ Read it panel by panel, and ask each time who stood in front of whom. What you w
 - **long**: where it stays, it has to share one core with every running answer, 128 tokens a step. Where it leaves, it has a core that does nothing else.
 - **shared**: most of it is held already. Where it stays, about as much is left to do as for a short prompt. Where it leaves, prefill's own cache helps it too, and only the missing blocks travel.
 
-Check each sentence against its panel before you read on. In the recorded run the first holds, and the third roughly: a short prompt waited about 140 ms where it could stay and twice that where it had to leave. The second does not. At the median a long prompt waited 0.6 s under `all-local`, and 0.7 to 0.8 s where it left for "a core that does nothing else". At this rate the running answers cost it less than the journey did. What its stay costs the answers beside it stands in the next table.
+Check each sentence against its panel before you read on.
+
+In the recorded run the first holds twice over. A short prompt waited 136 to 174 ms where it could stay on a decode core that prefills little else. Under `all-local` it waited 266 ms, since the long prompts stayed too. Where it had to leave it stood in a queue: 427 ms under Dynamo's rule, 753 under `all-remote`.
+
+The second does not hold. At the median a long prompt waited 0.8 s under `all-local`, and 0.9 to 1.2 s where it left for "a core that does nothing else": that core had other prompts to do first. What its stay costs the answers beside it stands in the next table.
+
+The third holds: a shared prompt waited about 0.3 s under the rules that keep it, and 0.7 s where everything leaves.
 
 ## Everything on one page
 """
@@ -429,7 +435,7 @@ show_table(
 
 # %% [markdown]
 """
-The claim speaks of attainment. In the recorded run that column is full: the lowest is 0.97. At this rate every rule meets the targets, so attainment can't tell them apart, and the columns to its right can. The median answer took 61 ms a token under `all-local` and 52 under `all-remote`, which moved 493 MB for it. Attainment is joint: one missed target of three makes a request bad. Here are the three apart.
+The claim speaks of attainment, and here that column has something to say: about a half under each extreme, nine in ten and more under the rule between them, three quarters under Dynamo's. Attainment is joint: one missed target of three makes a request bad. Here are the three apart.
 """
 
 # %%
@@ -454,9 +460,9 @@ show_table(
 
 # %% [markdown]
 """
-For each row, find the target on which it loses most. Attainment is the right judge and a poor witness: it says that a request was bad, and not what it died of. A judge who finds everybody innocent has not heard a case: this one needs a higher rate, or tighter targets declared before it.
+For each row, find the target on which it loses most. Attainment is the right judge and a poor witness: it says that a request was bad, and not what it died of. In the recorded run most of them died of TPOT. Under `all-local` the cause is plain: each prefill holds up every answer beside it. Under `all-remote` no prefill runs on the decode core, and still only 0.62 of the requests met the target. Every prompt that leaves is pulled by decode, 120 of them in a minute, and two busy cores share one memory. Which of the two it was, the table doesn't say.
 
-And it is a share of a sample, even where it is full. Its interval is Wilson's, with k good of n and z = 1.96:
+And attainment is a share of a sample. Its interval is Wilson's, with k good of n and z = 1.96:
 
     centre = (k/n + z²/2n) / (1 + z²/n)
     half   = z × √( (k/n)(1 − k/n)/n + z²/4n² ) / (1 + z²/n)
@@ -597,17 +603,20 @@ check("L4.8", verdict, expected={
 
 # %% [markdown]
 """
-In the recorded run the claim stays open: the intervals of the rules overlap. What is shown is smaller and firmer. Under `llm-d:200` fewer bytes moved than with everything remote, and a short prompt waited half as long. And the two replicas, which split nothing, had the shortest tokens of all and moved no byte. It is one machine, one rate and one mix, and each rule ran once; the next run to make is one at a rate at which somebody fails.
+In the recorded run the claim is supported: the interval of the rule in the middle lies wholly above those of both extremes. The two rules that are one rule landed within one request of each other, so the gap is far larger than the noise. The bytes point the same way.
 
-**What would change this verdict?** The load, for one: far below what one core can carry, no rule has anything to win, and far above it all of them drown. The threshold follows the cost of a prefill on decode. With another chunk size, another model or a faster core it moves. The mix matters as much: with no shared prefixes the rules see less to keep, and with long conversations nearly everything may stay. And a trace of short prompts alone turns Dynamo's rule into `all-remote` and llm-d's into `all-local`.
+Now the small print. It is one machine, one rate and one mix, and each rule ran once. The rate is not innocent either. A first run at 1.2 requests/s had 0.97 and more of the requests within their targets under every rule (measured on the same machine; not kept), so a higher rate was declared, by the times of that run. The targets stayed. And the two replicas, well below the rule in the middle here, ran with the same chunks of 128 tokens as the pair. Nobody tuned them, and lab L2 shows why that matters. Against aggregation this page decides nothing.
+
+**What would change this verdict?** The load, for one: at 1.2 requests/s no rule had anything to win, and far above 2 all of them drown. The threshold follows the cost of a prefill on decode. With another chunk size, another model or a faster core it moves. The mix matters as much: with no shared prefixes the rules see less to keep, and with long conversations nearly everything may stay. And a trace of short prompts alone turns Dynamo's rule into `all-remote` and llm-d's into `all-local`.
 
 Your guesses from the start:
 """
 
 # %%
-top = max(reports[rule].joint_attainment.all_offered for rule in RULES)
+attained = {rule: reports[rule].joint_attainment.all_offered for rule in RULES}
+noise = abs(attained["local-below:200"] - attained["llm-d:200"])  # between two names of one rule
 guesses({
-    "L4.a": ", ".join(rule for rule in RULES if reports[rule].joint_attainment.all_offered == top),
+    "L4.a": ", ".join(rule for rule in RULES if max(attained.values()) - attained[rule] <= noise),
     "L4.b": f"{counted['llm-d:200'] / counted['all-remote']:.2f}",
 })
 
