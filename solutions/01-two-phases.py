@@ -2,7 +2,7 @@
 """
 # 01 · One model, two kinds of work
 
-**Time** 40 minutes. **Before this** notebook 00. **You need** to know what a Transformer layer multiplies, and that each new token attends to all before it.
+**Time** 40 minutes. **Before this** notebook 00. **You need** to know what a Transformer layer multiplies, and that each new token attends to all before it. **Run from the top**: each cell needs those above it.
 
 At the end you can say, for a batch, a length and a device, whether arithmetic or memory traffic is the limit. You can compute four latencies from raw times, and you can name what it costs to give each phase its own worker.
 """

@@ -2,7 +2,7 @@
 """
 # 02 · What a prompt weighs
 
-**Time** 45 minutes. **Before this** notebook 01: why each decode step reads the cache; on the short path notebook 00 is enough. **You need** attention as a Transformer does it: queries, keys, values, heads. **Run from the top**: each cell needs those above it.
+**Time** 45 minutes, with a good place to stop after 25. **Before this** notebook 01: why each decode step reads the cache; on the short path notebook 00 is enough. **You need** attention as a Transformer does it: queries, keys, values, heads. **Run from the top**: each cell needs those above it.
 
 At the end you can open any model's `config.json` and say how many bytes a prompt leaves behind: in total, on each GPU, and in whole blocks. Then you predict, to the byte, what a transfer between two real servers counted.
 """
@@ -284,6 +284,8 @@ check("2.6", mla_bytes_per_token)
 
 # %% [markdown]
 """
+**A good place to stop**, after 25 of the 45 minutes. You can now say what any of these models leaves behind. Ahead: caches that stop growing, many GPUs, and a transfer between two real servers. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
+
 ## Layers that forget
 
 So far bytes grow with every token. A layer with a *sliding window* looks back over the last W tokens only, so the keys before them may go. It keeps min(tokens, W) tokens, and then it is full.
@@ -419,7 +421,7 @@ check("2.10", verdicts)
 plain = kv.bytes_per_token(shape, dtype="fp8")
 scaled = kv.bytes_per_token(shape, dtype="fp8", fp8_scales="per-token-head")
 print(f"FP8 {plain:,} B a token, with scales {scaled:,} B   [hypothetical]")
-print(f"the scales add {(scaled - plain) / plain:.3%}")
+print(f"the scales add {100 * (scaled / plain - 1):.3f} %")
 
 # %% [markdown]
 """
@@ -434,7 +436,7 @@ A server does not allocate single tokens. It cuts its cache into *blocks* of a f
 for tokens in (50, 700, 2048):
     n = kv.blocks(tokens, 128)
     more = n * 128 / tokens - 1
-    print(f"{tokens:>5,} tokens: {n:>2} × 128 = {n * 128:>5,} slots, {more:.1%} more   [hypothetical]")
+    print(f"{tokens:>5,} tokens: {n:>2} × 128 = {n * 128:>5,} slots, {100 * more:.1f} % more   [hypothetical]")
 
 # %% [markdown]
 """

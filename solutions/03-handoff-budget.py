@@ -2,7 +2,7 @@
 """
 # 03 · The hand-off budget
 
-**Time** 45 minutes. **Before this** notebook 02: you can say how many bytes a prompt leaves behind. **You need** nothing else. **Run from the top**: each cell needs those above it.
+**Time** 45 minutes, with a good place to stop after 20. **Before this** notebook 02: you can say how many bytes a prompt leaves behind. **You need** nothing else. **Run from the top**: each cell needs those above it.
 
 At the end you can say, for a link and a prompt, the least time a hand-off takes, and you know which sentences that number supports. You can also say where in the stream of tokens the wait shows up.
 """
@@ -284,6 +284,8 @@ check("3.5", faults)
 # %% [markdown]
 """
 Sentence C deserves a second look, as it is the one careful people write. The clock in that measurement started at the request, so setup is inside the 24.08. Adding it again counts it twice. A rate and a setup time belong together: **write down where the clock started**.
+
+**A good place to stop**, after 20 of the 45 minutes. You have the floor and its usual abuses. Ahead: hiding the transfer, many links, and where a reader feels the wait. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
 
 ## Hiding the transfer
 

@@ -2,7 +2,7 @@
 """
 # 04 · Reading published numbers
 
-**Time** 50 minutes. **Before this** notebooks 02 and 03. **You need** nothing else.
+**Time** 50 minutes, with a good place to stop after 20. **Before this** notebooks 02 and 03. **You need** nothing else. **Run from the top**: each cell needs those above it.
 
 At the end you can redo a paper's arithmetic with explicit units, say what a traffic figure promises and what it doesn't, and quote a speed-up with everything that belongs to it.
 """
@@ -179,7 +179,7 @@ for gbit_s in (100, 200, 400, 800):
     send_s = size * 8 / (gbit_s * 1e9)
     wait_s = queueing.md1_mean_wait_s(10, send_s)
     print(f"{gbit_s} Gbit/s: one takes {send_s * 1000:4.1f} ms, "
-          f"link busy {10 * send_s:3.0%}, mean wait {wait_s * 1000:6.1f} ms")
+          f"link busy {100 * 10 * send_s:2.0f} %, mean wait {wait_s * 1000:7,.1f} ms")
 
 # %% [markdown]
 """
@@ -259,6 +259,8 @@ check("4.5", quotes)
 
 # %% [markdown]
 """
+**A good place to stop**, after 20 of the 50 minutes. You can redo an estimate and quote a speed-up whole. Ahead: how both statements of the puzzle can be true, what was compared with what, and the queue once more. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
+
 ## How both statements can be true
 
 The paper opens with a small calculation, and it settles the puzzle. A 13B model, A100 GPUs, a workload of long inputs and short answers. **Published**, and rounded there, with 90 % of requests inside both targets:
@@ -356,11 +358,13 @@ print(f"so {1 / seconds_a_request:.2f} requests/s   [hypothetical]")
 
 Then where does 3.5 against 1.6 come from? From the 1.6. A GPU that does both phases cannot take the load it has the muscle for: a prefill arrives, all decodes wait, and TPOT targets break. To keep 90 % of requests inside, it must stop at 1.6. Disaggregation removes the interference, so the same muscle can be used *within the targets*.
 
-vLLM's documentation says what its feature is for: setting TTFT and ITL apart from each other, and controlling the tail of ITL. It says that it does not improve throughput. It says too that chunked prefill, with a well chosen chunk, can reach the same tail, and that the right chunk is hard to find. DistServe measures *requests per second and GPU within latency targets*. And for work without such targets its own section 7 says that its effectiveness may suffer, and that chunked prefill may be preferred. The two agree.
+vLLM's documentation says what its feature is for: setting TTFT and ITL apart from each other, and controlling the tail of ITL. It says that it does not improve throughput. It says too that chunked prefill, with a well chosen chunk, can reach the same tail, and that the right chunk is hard to find.
+
+DistServe measures *requests per second and GPU within latency targets*. And for work without such targets its own section 7 says that its effectiveness may suffer, and that chunked prefill may be preferred. The two agree.
 
 (An idealisation is left in our arithmetic: 5.6 and 10 are themselves rates within a target, measured a phase at a time.)
 
-So before you disaggregate, ask what is binding. For each deployment: is a trial `"worth measuring"`, or is there `"no case"`?
+So before you disaggregate, ask which limit holds you back. For each deployment: is a trial `"worth measuring"`, or is there `"no case"`?
 
 | letter | deployment |
 |---|---|
@@ -501,7 +505,7 @@ check("4.10", better)
 
 # %% [markdown]
 """
-**What would change this answer?** Prompts of many lengths. Then service is no longer deterministic, the wait grows, and a pipeline gets bubbles. The paper says so, and searches placements by simulation instead.
+**What would change this answer?** Prompts of many lengths. Then the service time is no longer the same for all. The wait grows, and in a pipeline one stage stands still while the other is busy with a long prompt. The paper says so, and searches placements by simulation instead.
 
 ## The form beside a simulator
 
@@ -531,7 +535,7 @@ for rate in (1, 2, 4, 8, 10, 12):
     simulated_ms = (prefill_end_ns - run.scheduled_ns).mean() / 1e6
     form_ms = queueing.md1_mean_ttft_s(rate, 0.08407) * 1000
     form = f"{form_ms:.0f} ms" if form_ms < 1e6 else "no end"
-    print(f"{rate:>10}  {rate * 0.08407:>4.2f}  {form:>25}  {simulated_ms:>19.0f} ms")
+    print(f"{rate:>10}  {rate * 0.08407:>4.2f}  {form:>25}  {simulated_ms:>19,.0f} ms")
 
 # %% [markdown]
 """

@@ -2,7 +2,7 @@
 """
 # 05 · Where the pieces stand, and what they cost
 
-**Time** 40 minutes. **Before this** notebooks 03 and 04. **You need** the sizes of notebook 02.
+**Time** 40 minutes. **Before this** notebooks 03 and 04. **You need** the sizes of notebook 02. **Run from the top**: each cell needs those above it.
 
 At the end you can follow a request through a disaggregated cluster and say who decides what at each door. You can count what both designs pay for, and you know the one figure that decides between them.
 """
@@ -25,8 +25,8 @@ Sixteen GPUs serve Llama-3.1-70B. Eight of them prefill, as one worker; the othe
 four = records.read_run(SWEEP / "main/disaggregated-cold-4rps")
 busy = simcheck.busy_shares(four)
 print("share of the time in which the pool computes, at 4 requests/s   [simulated]")
-print(f"prefill pool  {busy['prefill']:6.1%}")
-print(f"decode pool   {busy['decode']:6.1%}")
+print(f"prefill pool  {100 * busy['prefill']:5.1f} %")
+print(f"decode pool   {100 * busy['decode']:5.1f} %")
 
 # %% [markdown]
 """
@@ -180,18 +180,24 @@ axes = figure(
     label="hypothetical", source="sizes for one prompt of 2,000 tokens, Llama-3.1-70B in BF16",
     size=(8.0, 4.0),
 )
-axes.set(xlim=(0, 10), ylim=(0, 5.4))
+axes.set(xlim=(0, 10), ylim=(-0.2, 4.6))
 axes.axis("off")
-BOXES = {"client": (0.9, 3.6), "ingress\nrouter": (3.4, 3.6), "prefill\nworker": (5.7, 1.2), "decode\nworker": (9.0, 1.2)}
-for words, (x, y) in BOXES.items():
-    axes.text(x, y, words, ha="center", va="center", fontsize=12.5,
-              bbox={"boxstyle": "round,pad=0.5", "facecolor": "#F2F2F2", "edgecolor": "#595959"})
-thin = {"arrowstyle": "<->", "color": "#0072B2", "linewidth": 1.6, "shrinkA": 26, "shrinkB": 26}
-for one, other in (("client", "ingress\nrouter"), ("ingress\nrouter", "prefill\nworker"), ("ingress\nrouter", "decode\nworker")):
-    axes.annotate("", BOXES[other], BOXES[one], arrowprops=thin)
-axes.annotate("", (8.15, 1.2), (6.6, 1.2), arrowprops={"arrowstyle": "simple,tail_width=1.1,head_width=2.2,head_length=1.2", "color": "#D55E00"})
-axes.text(7.3, 3.9, "control plane: HTTP, Ray Serve\nrequest, worker, block ids: kilobytes", color="#0072B2", ha="center", fontsize=12)
-axes.text(7.3, 0.25, "data plane: NIXL or LMCache\nKV blocks: 655 million bytes", color="#B34700", ha="center", va="center", fontsize=12)
+PLACES = {"client": (0.9, 3.6), "ingress\nrouter": (3.4, 3.6), "prefill\nworker": (5.7, 1.2), "decode\nworker": (9.0, 1.2)}
+frame = {"boxstyle": "round,pad=0.5", "facecolor": "#F2F2F2", "edgecolor": "#595959"}
+boxes = {
+    words: axes.text(x, y, words, ha="center", va="center", fontsize=12.5, bbox=frame).get_bbox_patch()
+    for words, (x, y) in PLACES.items()
+}
+thin = {"arrowstyle": "<->", "color": "#0072B2", "linewidth": 1.6, "shrinkA": 3, "shrinkB": 3}
+for one, other in (
+    ("client", "ingress\nrouter"), ("ingress\nrouter", "prefill\nworker"), ("ingress\nrouter", "decode\nworker"),
+):
+    arrow = thin | {"patchA": boxes[one], "patchB": boxes[other]}
+    axes.annotate("", PLACES[other], PLACES[one], arrowprops=arrow)
+thick = {"arrowstyle": "simple,tail_width=1.1,head_width=2.2,head_length=1.2", "color": "#D55E00"}
+axes.annotate("", (8.15, 1.2), (6.6, 1.2), arrowprops=thick)
+name_at(axes, 5.2, 3.75, "control plane: HTTP, Ray Serve\nrequest, worker, block ids: kilobytes", "#0072B2")
+name_at(axes, 5.7, 0.1, "data plane: NIXL or LMCache\nKV blocks: 655 million bytes", "#B34700")
 show_figure(axes, alt=(
     "Client, ingress with router, prefill worker and decode worker. Thin arrows of the control plane "
     "(HTTP, Ray Serve) join the client to the ingress and the ingress to both workers: kilobytes. One "
@@ -375,6 +381,22 @@ Here are two designs at 12 requests/s. The right one has three TP4 workers for p
 """
 
 # %%
+LAYOUTS = {
+    "1 × TP8 + 1 × TP8": ("main", "disaggregated", [8, 10, 12, 14]),
+    "2 × TP8, aggregated": ("main", "aggregated", [8, 10, 12, 14, 16]),
+    "4 × TP4, aggregated": ("splits", "aggregated-4xtp4", [12, 16, 18]),
+    "3 × TP4 + 1 × TP4": ("splits", "disaggregated-3xtp4-to-1xtp4", [16, 18, 20, 22, 24]),
+}
+
+
+def capacity(name):
+    """The highest tested rate, in requests/s, at which a layout of 16 GPUs meets all targets."""
+    group, design, tested = LAYOUTS[name]
+    runs = {rate: records.read_run(SWEEP / f"{group}/{design}-cold-{rate}rps") for rate in tested}
+    return slo.capacity([(rate, slo.analyse(run)) for rate, run in runs.items()]).rate_rps
+
+
+capacities = {name: capacity(name) for name in LAYOUTS}
 one = records.read_run(SWEEP / "main/aggregated-cold-12rps")
 two = records.read_run(SWEEP / "splits/disaggregated-3xtp4-to-1xtp4-cold-12rps")
 left, right = slo.analyse(one), slo.analyse(two)
@@ -386,8 +408,9 @@ show_table(
         ["B", "P50 from the end of prefill until decode may begin, ms", "–", f"{handoff[len(handoff) // 2]:.1f}"],
         ["C", "P50 of TTFT at the same rate, ms", f"{left.ttft_ms.p50:.0f}", f"{right.ttft_ms.p50:.0f}"],
         ["D", "weights in GPU memory, GB", f"{2 * copy / 1e9:.0f}", f"{4 * copy / 1e9:.0f}"],
-        ["E", "idle share of the prefill pool", "–", f"{1 - simcheck.busy_shares(two)['prefill']:.0%}"],
-        ["F", "highest tested rate that meets all targets, requests/s", "14", "22"],
+        ["E", "idle share of the prefill pool", "–", f"{100 * (1 - simcheck.busy_shares(two)['prefill']):.0f} %"],
+        ["F", "highest tested rate that meets all targets, requests/s",
+         *(f"{capacities[name]:g}" for name in ("2 × TP8, aggregated", "3 × TP4 + 1 × TP4"))],
     ],
     ["row", "observation at 12 requests/s", "2 × TP8, aggregated", "3 × TP4 + 1 × TP4"],
     caption="One comparison, six entries of the bill",
@@ -428,16 +451,6 @@ How do you add milliseconds to gigabytes? You don't. You fix the targets (for th
 """
 
 # %%
-LAYOUTS = {
-    "1 × TP8 + 1 × TP8": ("main", "disaggregated", [8, 10, 12, 14]),
-    "2 × TP8, aggregated": ("main", "aggregated", [8, 10, 12, 14, 16]),
-    "4 × TP4, aggregated": ("splits", "aggregated-4xtp4", [12, 16, 18]),
-    "3 × TP4 + 1 × TP4": ("splits", "disaggregated-3xtp4-to-1xtp4", [16, 18, 20, 22, 24]),
-}
-capacities = {}
-for name, (group, design, tested) in LAYOUTS.items():
-    points = [(rate, slo.analyse(records.read_run(SWEEP / f"{group}/{design}-cold-{rate}rps"))) for rate in tested]
-    capacities[name] = slo.capacity(points).rate_rps
 ax = figure(
     "The same GPUs, split two ways: one loses to aggregation, one beats it",
     label="simulated", source="AISimulate, 16 × H100, 2,000 in, 200 out, cold; highest tested rate that passes",
@@ -451,9 +464,8 @@ for row, (name, capacity) in enumerate(capacities.items()):
 ax.set(xlim=(0, 1.9), ylim=(-0.6, 3.6))
 ax.set_yticks(range(4), list(capacities))
 show_figure(ax, alt=(
-    "Requests/s per GPU within all targets, four layouts of 16 GPUs. One TP8 worker for prefill and "
-    "one for decode: 0.625. Two TP8 replicas, aggregated: 0.875. Four TP4 replicas, aggregated: 1.000. "
-    "Three TP4 workers for prefill and one for decode: 1.375."
+    "Requests/s per GPU within all targets, four layouts of 16 GPUs; prefill + decode where split. "
+    + "; ".join(f"{name}: {capacity / 16:.3f}" for name, capacity in capacities.items()) + "."
 ))
 
 # %% [markdown]

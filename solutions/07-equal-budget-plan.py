@@ -2,7 +2,7 @@
 """
 # 07 · A plan for sixteen GPUs
 
-**Time** 50 minutes. **Before this** notebooks 05 and 06. **You need** percentiles, attainment and gates as 06 defines them.
+**Time** 50 minutes, with a good place to stop after 25. **Before this** notebooks 05 and 06. **You need** percentiles, attainment and gates as 06 defines them. **Run from the top**: each cell needs those above it.
 
 At the end you can write a comparison down before it is run, read the capacity of two designs off a sweep, and say what would have to be different for the other one to win. You can also look at somebody else's table and refuse to divide.
 """
@@ -161,7 +161,7 @@ def sweep_table(design, caption):
             " / ".join(f"{x:.0f}" for x in (r.ttft_ms.p50, r.ttft_ms.p95, r.ttft_ms.p99)),
             " / ".join(f"{x:.1f}" for x in (r.tpot_ms.p50, r.tpot_ms.p95, r.tpot_ms.p99)),
             " / ".join(f"{x:.0f}" for x in (r.itl_ms.p50, r.itl_ms.p95, r.itl_ms.p99, r.itl_ms.max)),
-            f"{r.joint_attainment.all_offered:.1%}", f"{r.error_rate:.1%}", r.queue_trend.result, r.verdict,
+            f"{100 * r.joint_attainment.all_offered:.1f} %", f"{100 * r.error_rate:.1f} %", r.queue_trend.result, r.verdict,
         ])
     show_table(
         rows,
@@ -384,6 +384,8 @@ check("7.5", becomes)
 """
 To see them, call `show_links(300, 8, "What 300 tokens make of the link", 24)` and `show_links(8192, 0.5, "What 8,192 tokens make of the link", 60)`. A faster link pays where the floor is several decode steps long.
 
+**A good place to stop**, after 25 of the 50 minutes. The plan is fixed, the opponent tuned, and one split has been tried. Ahead: the other splits, a measurement in miniature, and what would turn the answer. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
+
 ## The best of the splits
 
 Nobody said that half and half is right. Sixteen GPUs can be cut otherwise, once workers are smaller. First without any simulator: a prefill pool does at most `workers / service_s` prompts a second, **84.07 ms** on a TP8 worker and **127.40 ms** on a TP4 worker (2,000 tokens, simulated). Five splits:
@@ -432,7 +434,7 @@ for name, (group, design) in LAYOUTS.items():
     at_12 = dict(points)[12]
     rows.append([
         name, f"{found.rate_rps:g}" if found.rate_rps else "below 12",
-        f"{at_12.ttft_ms.p99:,.0f}", f"{at_12.tpot_ms.p99:.1f}", f"{at_12.itl_ms.p99:.0f}", f"{at_12.joint_attainment.all_offered:.1%}",
+        f"{at_12.ttft_ms.p99:,.0f}", f"{at_12.tpot_ms.p99:.1f}", f"{at_12.itl_ms.p99:.0f}", f"{100 * at_12.joint_attainment.all_offered:.1f} %",
     ])
 show_table(
     rows, ["16 GPUs as", "capacity, requests/s", "P99 TTFT at 12/s, ms", "P99 TPOT at 12/s, ms", "P99 gap at 12/s, ms", "attainment at 12/s"],
@@ -494,7 +496,7 @@ def cold_and_warm():
     for design in ("aggregated", "disaggregated"):
         cold, warm = (slo.capacity(reports("main", design, state)).rate_rps for state in ("cold", "warm"))
         hits = run(f"main/{design}-warm-8rps").provenance["summary"]["prefix_cache_hit_ratio"]
-        print(f"{design:<14} cold {cold:g}, warm {warm:g} requests/s; hit ratio {hits:.0%}   [simulated]")
+        print(f"{design:<14} cold {cold:g}, warm {warm:g} requests/s; hit ratio {100 * hits:.0f} %   [simulated]")
 
 
 # %% [markdown]
@@ -640,7 +642,7 @@ for entry in records.read_sweep(MINIATURE).entries:
         entry.design, f"{entry.offered_rate_rps:g}", r.offered,
         f"{r.ttft_ms.p50:,.0f} / {r.ttft_ms.max:,.0f}", f"{r.tpot_ms.p50:.0f} / {r.tpot_ms.max:.0f}",
         f"{r.max_itl_ms.p50:.0f} / {r.max_itl_ms.max:.0f}",
-        f"{r.joint_attainment.all_offered:.0%} ({low:.0%} to {high:.0%})", r.verdict,
+        f"{100 * r.joint_attainment.all_offered:.0f} % ({100 * low:.0f} % to {100 * high:.0f} %)", r.verdict,
     ])
 show_table(
     rows,

@@ -2,7 +2,7 @@
 """
 # 08 · Who goes where
 
-**Time** 35 minutes. **Before this** notebooks 03 and 05: what a hand-off costs, and the path of a request.
+**Time** 35 minutes. **Before this** notebooks 03 and 05: what a hand-off costs, and the path of a request. **You need** nothing else. **Run from the top**: each cell needs those above it.
 
 At the end you can say, for any prompt, whether it should leave the server that will decode it, which prefill server should get it, and which decode server. And you can read two well-known routers' rules and predict where they disagree.
 """

@@ -232,7 +232,7 @@ for share in (0.01, 0.04, 0.06, 0.20):
     shortest, longest = gaps_ms.copy(), gaps_ms.copy()
     shortest[:n] += 10
     longest[-n:] += 10
-    rows.append([f"{share:.0%}", f"{np.percentile(shortest, 95):.2f}", f"{np.percentile(longest, 95):.2f}"])
+    rows.append([f"{100 * share:.0f} %", f"{np.percentile(shortest, 95):.2f}", f"{np.percentile(longest, 95):.2f}"])
 
 show_table(
     rows,
@@ -410,7 +410,7 @@ for rate in (8, 24, 48):
                 design,
                 f"{report.ttft_ms.p95:.0f}",
                 f"{run.provenance['summary']['itl_p95_ms']:.1f}",
-                f"{report.joint_attainment.all_offered:.1%}",
+                f"{100 * report.joint_attainment.all_offered:.1f} %",
                 report.verdict,
             ]
         )
@@ -499,8 +499,8 @@ show_table(
 #
 # ## What would change this answer?
 #
-# - **Longer prompts.** Interference grows with the prompt, and the budget of notebook 03 grows with
-#   it. Whether the trade ever turns depends on the link; notebook 08 asks where.
+# - **Longer prompts.** Interference grows with the prompt, and so does the hand-off of notebook 03.
+#   Whether the trade ever turns depends on the link; notebook 08 asks where.
 # - **A runtime that hides the hand-off.** Layer-wise transfer takes part of it off the path. For 300
 #   tokens there is little to hide behind.
 # - **A baseline that misses its target with the best chunk size it has.** Then there is something to

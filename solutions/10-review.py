@@ -13,7 +13,8 @@
 # %% [markdown]
 # # 10 · Review
 #
-# **Time** 30 minutes. **Before this** everything else, at least a day ago.
+# **Time** 30 minutes. **Before this** everything else, at least a day ago. **You need** no notes. **Run
+# from the top**: each cell needs those above it.
 #
 # Here is an uncomfortable result from memory research. Two groups study the same page. One reads it
 # four times. The other reads it once and then tries three times to recall it on a blank sheet.

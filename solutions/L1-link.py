@@ -2,7 +2,7 @@
 """
 # L1 · What a link gives you
 
-**Time** 60 minutes. **Before this** notebooks 02 and 03: bytes in whole blocks, and the hand-off floor. **You need** nothing but this machine. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about four minutes.
+**Time** 60 minutes. **Before this** notebooks 02 and 03: bytes in whole blocks, and the hand-off floor. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about four minutes.
 
 At the end you can measure an effective bandwidth that deserves the name, put it into notebook 03's formula, and prove by three observers that a transfer between two real servers moved the bytes you predicted.
 
@@ -288,7 +288,7 @@ So far the bytes were ours. Now two real vLLM servers, one prefill and one decod
 2. **the connector**: vLLM's counter `vllm:nixl_bytes_transferred` on the decode server, before and after;
 3. **the operating system**: what crossed the loopback interface. The servers run in a network namespace of their own, so nobody else's bytes are on it.
 
-None of the three knows of the others. The scene is played twice: once with NIXL left free to choose, which on one machine means shared memory, and once with NIXL forced to TCP.
+None of the three knows of the others. The connector is vLLM's own for NIXL: [its page](../labs/connectors/nixl.md) shows the configuration and how it fails, and [the page of all six](../labs/connectors/README.md) what each connector moved in one run. The scene is played twice: once with NIXL left free to choose, which on one machine means shared memory, and once with NIXL forced to TCP.
 
 Before you look: which part of the KV bytes does each observer see? Answer `"all"`, `"hardly any"` or `"more than all"`.
 """

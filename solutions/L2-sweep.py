@@ -2,7 +2,7 @@
 """
 # L2 · Two designs, two cores
 
-**Time** 60 minutes. **Before this** notebooks 06 and 07: attainment, gates, and a plan that comes before its run. **You need** nothing but this machine. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about ten minutes on two cores. Ask `.venv/bin/pdlab doctor --cores` first: it measures whether two of your cores slow each other down.
+**Time** 60 minutes. **Before this** notebooks 06 and 07: attainment, gates, and a plan that comes before its run. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about ten minutes on two cores. Ask `.venv/bin/pdlab doctor --cores` first: it measures whether two of your cores slow each other down.
 
 At the end you have compared aggregated with disaggregated serving on real vLLM servers, with the same requests and the same cores, against an opponent that was tuned first. And you have a verdict that you could defend, or a good reason to have none.
 
@@ -18,7 +18,6 @@ At the end you have compared aggregated with disaggregated serving on real vLLM 
 
 # %%
 import json
-from pathlib import Path
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from pdlab.live import microscope, sweep
 from pdlab.measure import compare, episodes, plan, records, slo
 from pdlab.theory import kv
 
-PLAN_FILE = Path("../data/plans/miniature-2core.yaml")
+PLAN_FILE = recorded("miniature").parents[1] / "plans/miniature-2core.yaml"  # wherever this notebook lies
 the_plan = plan.load(PLAN_FILE)
 
 # %% [markdown]
@@ -76,12 +75,12 @@ The plan and its requests were fixed before the run that you see, but not at the
 # %%
 c, a = the_plan.comparison, the_plan.acceptance
 print(f"budget       {the_plan.budget} {the_plan.budget_unit}s on each side, model {c.model}")
-print(f"load         {c.offered_rates_rps} requests/s, Poisson, {c.duration_seconds:g} s each")
+print(f"load         {', '.join(f'{rate:g}' for rate in c.offered_rates_rps)} requests/s, Poisson, {c.duration_seconds:g} s each")
 print(f"warm-up      {c.warmup_requests} requests, not counted")
-print(f"targets      TTFT {a.ttft_max_ms:g} ms, TPOT {a.tpot_max_ms:g} ms", end="")
+print(f"targets      TTFT {a.ttft_max_ms:,g} ms, TPOT {a.tpot_max_ms:g} ms", end="")
 print(f", longest gap {a.max_itl_per_request_ms:g} ms")
-print(f"gates        attainment {a.slo_attainment_min:.0%} of all offered", end="")
-print(f", errors {a.error_rate_max:.0%} at most, no growing queue")
+print(f"gates        attainment {100 * a.slo_attainment_min:.0f} % of all offered", end="")
+print(f", errors {100 * a.error_rate_max:.0f} % at most, no growing queue")
 
 # %% [markdown]
 """
@@ -272,7 +271,7 @@ for server in ("prefill-0", "decode-0"):
     rose = grown(slow, server)
     kind = "prompt_tokens_by_source"
     tokens = {k.split("[")[1][:-1]: int(v) for k, v in rose.items() if k.startswith(kind)}
-    print(f"{server:<10} {tokens}   [measured]")
+    print(f"{server:<10} " + ", ".join(f"{name} {count:,}" for name, count in tokens.items()) + "   [measured]")
 
 # %% [markdown]
 """
@@ -405,14 +404,19 @@ axes = figure(
     label="measured", source="SmolLM2-135M on vLLM, two cores", run=run / f"aggregated-cold-{rates[0]:g}rps",
     panels=(1, 2), size=(9.5, 4.4), sharey=True,
 )
-for design, colour in (("aggregated", "#D55E00"), ("disaggregated", "#0072B2")):
-    rows_ = [r for r in records.rows(main[f"{design}-cold-{rates[1]:g}rps"].table) if r["status"] == "ok" and not r["warmup"]]
-    ttft = sorted((r["frame_ns"][0] - r["sent_ns"]) / 1e6 for r in rows_)
-    gap = sorted(max(np.diff(r["frame_ns"])) / 1e6 for r in rows_)
-    for ax, values in zip(axes, (ttft, gap)):
+waits = {}  # design → TTFT and longest gap of each request
+for design in ("aggregated", "disaggregated"):
+    table = main[f"{design}-cold-{rates[1]:g}rps"].table
+    finished = [r for r in records.rows(table) if r["status"] == "ok" and not r["warmup"]]
+    ttft = sorted((r["frame_ns"][0] - r["sent_ns"]) / 1e6 for r in finished)
+    waits[design] = ttft, sorted(max(np.diff(r["frame_ns"])) / 1e6 for r in finished)
+for panel, ax in enumerate(axes):
+    shorter = min(waits, key=lambda design: np.median(waits[design][panel]))
+    for design, colour, dash in (("aggregated", "#D55E00", "-"), ("disaggregated", "#0072B2", "--")):
+        values = waits[design][panel]
         share = np.arange(1, len(values) + 1) / len(values)
-        ax.step(values, share, where="post", color=colour, linestyle="-" if design == "aggregated" else "--")
-        left = design == "aggregated"
+        ax.step(values, share, where="post", color=colour, linestyle=dash)
+        left = design == shorter  # names stand on the outer sides of the two curves
         at = int(len(values) * (0.9 if left else 0.15))
         name_at(ax, values[at], share[at], design, colour, -8 if left else 8, 0 if left else -14)
 axes[0].set(xlabel="TTFT (ms)", xscale="log", ylabel="share of requests")
@@ -643,11 +647,11 @@ guesses({
 """
 ## Recap
 
-- A comparison needs one budget, one trace, one boundary, and an opponent that somebody tried to make good. The budget is what the threads have, not what the plan says.
-- Validity gates come before ratios. A refused ratio is a result.
-- The hand-off falls into TTFT when decode streams the first token. Look at the arrival times, not at the diagram.
-- A fixed split trades: one phase gets quiet, the other gets fewer cores. Which matters depends on the trace.
-- A run on two cores decides about two cores. What travels is the method.
+1. A comparison needs one budget, one trace, one boundary, and an opponent that somebody tried to make good. The budget is what the threads have, not what the plan says.
+2. Validity gates come before ratios. A refused ratio is a result.
+3. The hand-off falls into TTFT when decode streams the first token. Look at the arrival times, not at the diagram.
+4. A fixed split trades: one phase gets quiet, the other gets fewer cores. Which matters depends on the trace.
+5. A run on two cores decides about two cores. What travels is the method.
 
 ## Two questions from before
 

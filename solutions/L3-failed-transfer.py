@@ -2,7 +2,7 @@
 """
 # L3 · A transfer that fails
 
-**Time** 60 minutes. **Before this** notebooks 03 and 05: what a hand-off is, and what has to fit between two servers. **You need** nothing but this machine. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells break servers here; that takes about ten minutes on two cores.
+**Time** 60 minutes. **Before this** notebooks 03 and 05: what a hand-off is, and what has to fit between two servers. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells break servers here; that takes about ten minutes on two cores.
 
 At the end you can tell a failure that ends cleanly from one that looks like success, prove from tokens and counters that nothing came twice and nothing stayed behind, and say what a retry may do and when it may not.
 
@@ -181,7 +181,7 @@ NIXL counts failed transfers, and for two of these faults that count did not mov
 
 Decode asked for blocks by number, and blocks by number it got. Nothing in that exchange says *whose* prompt they hold. With stale parameters the answer continues a stranger's prompt: read that sentence again as somebody responsible for privacy.
 
-What would have caught each of them, at the latest before the first token? Answer with one of
+What would have caught each of them before the first token? Answer with one of
 
 - `"checksum"`: a digest of the payload, computed by prefill and compared by decode
 - `"identity"`: a digest of the prompt's tokens in the parameters, compared by decode with its own prompt
@@ -231,7 +231,7 @@ for row in (checked, unchecked):
 
 # %% [markdown]
 """
-More than the whole budget of notebook 03, and more than the wire itself at 25 GB/s. That is why fast connectors leave integrity to the network, whose links carry checks of their own. It is a decision, not a law: the checks could run beside the transfer, layer by layer, or on several cores.
+The time you computed is more than the whole budget of notebook 03, and more than the wire itself takes at 25 GB/s. That is why fast connectors leave integrity to the network, whose links carry checks of their own. It is a decision, not a law: the checks could run beside the transfer, layer by layer, or on several cores.
 
 **What would change it?** A path with a hop that no link-level check covers: host memory without ECC, a file in a cache directory, a buffer that is freed too early. There the digest has to be the application's.
 
@@ -267,18 +267,16 @@ check("L3.6", sent_again)
 
 # %%
 runs = table.read(run)
+could = [r for r in runs if r.tokens or r.attempts > 1]  # without a token or a retry nothing can come twice
 show_table(
-    [
-        [name, sum(r.fault == name for r in runs), max(r.attempts for r in runs if r.fault == name),
-         max(r.tokens for r in runs if r.fault == name), sum(r.twice for r in runs if r.fault == name)]
-        for name in rows
-    ],
-    ["fault", "runs", "attempts at most", "tokens at most", "tokens twice"],
-    caption="Attempts, and tokens that came twice, over all runs",
+    [[r.fault, r.attempts, r.tokens, r.twice] for r in could],
+    ["fault", "attempts", "tokens", "tokens twice"],
+    caption="Runs in which a token came or the router tried again",
     label="measured", source="tiny on vLLM, NIXL and a TCP connector", run=run,
 )
 twice, attempts = sum(r.twice for r in runs), max(r.attempts for r in runs)
-print(f"{len(runs)} runs, {twice} tokens twice, at most {attempts} attempts")
+print(f"the other {len(runs) - len(could)} of {len(runs)} runs: one attempt, no token")
+print(f"all of them: {twice} tokens twice, at most {attempts} attempts")
 
 # %% [markdown]
 """
@@ -363,15 +361,17 @@ check("L3.9", stranded_percent)
 """
 More than the cache has. At that rate of hang-ups the server is full of dead prompts and admits new ones only as leases end. Who cancels at the router has to think of prefill too.
 
-Now the measured side. For each fault, the longest time until no block was in use, counted from the moment when the client had its answer or its error.
+Now the measured side. Three columns of the table need a word.
 
-This column looks only at servers that live, and the column before it names them. The blocks of a dead process went with it, so a small number there says that the *other* server kept nothing. After `decode killed before the first token` in the recorded run both servers were dead, prefill as well, though nobody had killed it: nobody was left to look at, and its number says nothing about blocks. The next column counts until dead servers were started again, a healthy request had gone through, and nothing was in use on either side. A pair that does not match has no healthy request; there the column counts until its servers were up.
+- *Servers looked at* are those that lived. The blocks of a dead process went with it. In the recorded run both servers were dead after `decode killed before the first token`, prefill as well, though nobody had killed it: there was nobody to look at, so the row has no time.
+- *No block in use on them after* counts from the moment when the client had its answer or its error.
+- *Works again after* counts until dead servers were started again, a healthy request had gone through, and nothing was in use on either side. A pair that does not match has no healthy request; there it counts until its servers were up.
 """
 
 # %%
 show_table(
     [[name, ", ".join(rows[name].looked_at) or "none",
-      f"{max(r.blocks_free_after_s for r in runs if r.fault == name):.1f}",
+      f"{max(r.blocks_free_after_s for r in runs if r.fault == name):.1f}" if rows[name].looked_at else None,
       f"{max(r.recovered_after_s for r in runs if r.fault == name):.1f}",
       sum(r.processes for r in runs if r.fault == name)]
      for name in rows],
@@ -379,7 +379,7 @@ show_table(
     caption="How long blocks stayed, and how long until the pair served again",
     label="measured", source="tiny on vLLM, lease 6 s", run=run,
 )
-longest_s = max(r.blocks_free_after_s for r in runs)
+longest_s = max(r.blocks_free_after_s for r in runs if r.looked_at)
 print(f"longest time until the living servers used no block: {longest_s:.1f} s, lease {table.LEASE_S:g} s")
 
 # %% [markdown]
@@ -498,7 +498,9 @@ Think C through before you choose a policy. Decode was sized for decoding. If ev
 
 ## Read the connector
 
-All of this rests on a few functions between scheduler and worker. The course has a connector of its own over TCP, short enough to read in one sitting. Its two plain halves are below, the half that vLLM calls is `pdlab/live/tcpkv/connector.py`.
+All of this rests on a few functions between scheduler and worker. The course has a connector of its own over TCP, short enough to read in one sitting. Its two plain halves are below, the half that vLLM calls is `pdlab/live/tcpkv/connector.py`. [Its page](../labs/connectors/tcp.md) has the configuration.
+
+Other connectors fail in other ways. [The page of all six](../labs/connectors/README.md) has a table for it, *When the source is gone*: where the blocks lie on a shared disk, a killed prefill costs the client nothing.
 """
 
 # %%
@@ -578,7 +580,13 @@ check("L3.14", verdict)
 
 # %% [markdown]
 """
-**What would change this verdict?** `visible` would turn if the parameters carried a digest of the prompt and decode compared it, and if payloads carried checksums; both exist as ideas, and a router can add the first on its own. `blocks` might turn with a decode that holds a pull open: in the course's connector a lease does not end while its blocks are being read, and no fault here tries that for long. `twice` is shown for this list, and the list is short: two rows made a second attempt, both before a token. When decode died in mid-stream the router made one attempt only, as its rule says; but this pair had no second decode server to go to, so the row alone does not show that the rule was the reason. The course's live tests show that with two servers on each side: a frozen prefill's request goes to the other one, and after five tokens the second decode server is asked nothing. A client library that retries by itself breaks it without asking anybody. And each fault ran once.
+**What would change this verdict?**
+
+- `visible` would turn if the parameters carried a digest of the prompt and decode compared it, and if payloads carried checksums. A router can add the first on its own.
+- `blocks` might turn with a decode that holds a pull open. In the course's connector a lease does not end while its blocks are being read, and no fault here tries that for long.
+- `twice` is shown for this list, and the list is short: two rows made a second attempt, both before a token. When decode died in mid-stream the router gave up, as its rule says; but it had no second decode server to go to, so the row alone does not show that the rule was the reason. The course's live tests have two servers on each side, and there the second one is asked nothing after five tokens. A client library that retries by itself breaks it without asking anybody.
+
+And each fault ran once.
 
 ## Recap
 

@@ -2,7 +2,7 @@
 """
 # L5 · The same question, asked of a cluster
 
-**Time** 60 minutes. **Before this** labs L2 and L3, and notebook 05: the sweep, a transfer that fails, and the path of a request. **You need** nothing but this machine. By default the lab shows recorded runs. After `make live-env` and `make ray`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about twenty-five minutes on two cores.
+**Time** 60 minutes. **Before this** labs L2 and L3, and notebook 05: the sweep, a transfer that fails, and the path of a request. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows recorded runs. After `make live-env` and `make ray`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about twenty-five minutes on two cores.
 
 At the end you have sent lab L2's requests through a distributed engine, seen who calls whom in it and which bytes go where, scaled prefill without touching decode, and you know what such an engine adds to the answer of L2 and what it does not.
 
@@ -88,7 +88,7 @@ A colleague wants to put the two labs side by side. Which of these statements ca
 
 | letter | statement |
 |---|---|
-| A | Behind Ray, on this machine, design X has the higher capacity among the tested rates. |
+| A | Behind Ray, on this machine, each design passes its gates up to such and such a tested rate, or at none. |
 | B | Ray costs every engine that it serves so many milliseconds. |
 | C | In L5's runs, prefill's KV reached decode without passing through Ray's object store. |
 | D | On two hosts with a fast network between them the pair's hand-off is as quick as here. |
@@ -184,11 +184,11 @@ ax = figure(
 COLOURS = {"proxy": "#56B4E9", "ingress": "#0072B2", "decode": "#009E73", "prefill": "#D55E00"}
 for row, (hop, start, end) in enumerate(hops(one_request)):
     ax.barh(-row, end - start, left=start, height=0.5, color=COLOURS[hop])
-    ax.annotate(hop, (start, -row), xytext=(-6, 0), textcoords="offset points", ha="right", va="center", color=COLOURS[hop])
+    name_at(ax, start, -row, hop, COLOURS[hop], dx=-6)
 ax.plot([pulled_ms], [-4], marker="D", color="#CC79A7", markersize=9, linestyle="")
-ax.annotate(f"NIXL: {pull['bytes']:,} B, prefill to decode", (pulled_ms, -4), xytext=(9, 0), textcoords="offset points", va="center", color="#CC79A7")
+name_at(ax, pulled_ms, -4, f"NIXL: {pull['bytes']:,} B, prefill to decode", "#CC79A7", dx=-10)
 ax.axvline(first_ms, color="#1B1B1B", linestyle=":")
-ax.annotate("first frame at the client", (first_ms, 0.55), xytext=(5, 0), textcoords="offset points", color="#1B1B1B")
+name_at(ax, first_ms, 0.65, "first frame at the client", dx=6)
 ax.set(yticks=[], ylim=(-4.6, 1.0), xlim=(-0.14 * last_ms, 1.06 * last_ms))
 show_figure(ax, alt=f"""
     Time line of one request of {longest_prompt} prompt tokens. Calls as bars, nested: """ + "; ".join(
@@ -532,7 +532,7 @@ for step in scaled["steps"]:
     bad = [one for one in asked if one["client_saw"] != "HTTP 200"]
     rows.append([
         step["change"], *(", ".join(sorted(map(short, step[key]))) or "none" for key in ("kept", "started", "stopped")),
-        f"{step['took_s']:.0f}", f"{len(bad)} of {len(asked)}", f"{max(one['took_s'] for one in asked):.0f}",
+        f"{step['took_s']:.0f}", f"{len(bad)} of {len(asked)}", f"{max(one['took_s'] for one in asked):.1f}",
     ])
 show_table(
     rows, ["change of the file", "stayed", "started", "stopped", "until all is healthy (s)", "requests not answered", "slowest request (s)"],
@@ -553,13 +553,13 @@ order = sorted(scaled["replicas"].items(), key=lambda item: (HOPS.index(short(it
 for row, (pid, one) in enumerate(order):
     stop = one["to_s"] if one["to_s"] is not None else end_s
     ax.barh(-row, stop - one["from_s"], left=one["from_s"], height=0.6, color=COLOURS[short(pid)])
-    ax.annotate(short(pid), (one["from_s"], -row), xytext=(-5, 0), textcoords="offset points", ha="right", va="center", color=COLOURS[short(pid)])
+    name_at(ax, one["from_s"], -row, short(pid), COLOURS[short(pid)], dx=-5)
 for number, step in enumerate(scaled["steps"], 1):
     ax.axvline(step["at_s"], color="#1B1B1B", linestyle=":")
-    ax.annotate(f"{number}", (step["at_s"], 0.7), xytext=(4, 0), textcoords="offset points", color="#1B1B1B")
+    name_at(ax, step["at_s"], 0.95, f"{number}", dx=4)
 lost = [one for one in scaled["asked"] if one["client_saw"] != "HTTP 200"]
 for one in lost:
-    ax.axvspan(one["at_s"], one["at_s"] + one["took_s"], color="#999999", alpha=0.3)
+    ax.axvspan(one["at_s"], one["at_s"] + one["took_s"], color="#999999", alpha=0.3, zorder=0)
     ax.annotate("a request waits\nand is given up", (one["at_s"] + one["took_s"] / 2, 1 - len(order)), ha="center", va="center", color="#1B1B1B")
 ax.set(yticks=[], ylim=(0.4 - len(order), 1.4), xlim=(-0.1 * end_s, 1.02 * end_s))
 show_figure(ax, alt="Life of each replica's process against time, one bar each. " + " ".join(
@@ -630,7 +630,7 @@ check("L5.10", from_one_kill)
 """
 ## The verdict
 
-`capacity` of each design is the highest tested rate that passes all gates with no failure below it, or `0`. `claim` is the claim card's: `"supported"` where disaggregated has the higher capacity, `"refuted"` where aggregated has, and `"open"` where both fail already at the lowest rate, since below it nobody has looked. `kv_path` is what carried the KV: `"nixl"`, `"object store"` or `"serve calls"`. `evidence` is the kind of evidence that this rests on.
+`capacity` of each design is the highest tested rate that passes all gates with no failure below it, or `0`. `claim` is the claim card's: `"supported"` where disaggregated has the higher capacity, `"refuted"` where it has not, and `"open"` where both fail already at the lowest rate, since below it nobody has looked. `kv_path` is what carried the KV: `"nixl"`, `"object store"` or `"serve calls"`. `evidence` is the kind of evidence that this rests on.
 """
 
 # %% exercise="L5.11"

@@ -44,6 +44,16 @@ def test_a_path_takes_the_sum_of_its_notebooks():
     assert "two and a half hours" in words and abs(int(minutes) - 150) <= 10
 
 
+@pytest.mark.parametrize("number", sorted(number for number in STATED if number.isdigit()))
+def test_a_long_notebook_has_a_place_to_stop(number):
+    """A notebook of more than forty minutes says in its head and about halfway where to stop; a shorter one does not."""
+    text = next(SOLUTIONS.glob(f"{number}-*.py")).read_text()
+    told = re.findall(r"with a good place to stop after (\d+)\.", text)
+    marked = re.findall(r"\*\*A good place to stop\*\*, after (\d+) of the (\d+) minutes", text)
+    assert marked == ([(told[0], str(STATED[number]))] if STATED[number] > 40 else [])
+    assert all(abs(int(after) / int(whole) - 0.5) <= 0.1 for after, whole in marked)
+
+
 def test_no_head_bars_the_short_path():
     """A notebook of the short path that names one outside it as needed says in its head what a short path does instead."""
     short = set(on(PATHS[0][3]))

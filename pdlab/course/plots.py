@@ -144,7 +144,7 @@ def strip(ax: Axes, values: Sequence[float], row: float, name: str, index: int =
 
 
 def finish(fig: Figure) -> Evidence:
-    """Announce log axes and move direct labels off each other; return the figure's evidence.
+    """Announce log axes, part thousands on ticks, and move direct labels off each other; return the figure's evidence.
 
     Raises BadInput for a figure that ``figure`` did not open: it would have no label.
     """
@@ -158,6 +158,8 @@ def finish(fig: Figure) -> Evidence:
             inner = not read() and len(fig.axes) > 1  # a panel whose axis is named on another one
             if scale == "log" and "log scale" not in read() and not inner:
                 write(f"{read()} (log scale)".strip())
+        for axis in (ax.xaxis, ax.yaxis):
+            _part_thousands(axis)
     fig.draw_without_rendering()  # positions are known only after a layout
     for ax in fig.axes:
         _spread(getattr(ax, "pdlab_labels", []))
@@ -236,6 +238,18 @@ def _title_width(words: str) -> float:
 def _plain(value: float, _position: int) -> str:
     """A tick of a log axis as people write it: 1,000 rather than a power of ten."""
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _part_thousands(axis: Any) -> None:
+    """Ticks as the text writes them, 2,000 for 2000, on a linear axis that reaches so far and has no words of its own."""
+    from matplotlib.ticker import ScalarFormatter
+
+    if isinstance(axis.get_major_formatter(), ScalarFormatter) and max(map(abs, axis.get_view_interval())) >= 1000:
+        axis.set_major_formatter(_parted)
+
+
+def _parted(value: float, _position: int) -> str:
+    return f"{value:,.10g}"
 
 
 def _dark(colour: str) -> str:

@@ -93,7 +93,8 @@ def show_table(
         raise BadInput(repr(caption), "one line that says what the table holds", "caption", "write a caption")
     names, cells = _grid(rows, headers)
     text = [[_text(value) for value in row] for row in cells]
-    right = [bool(text) and all(_numeric(row[i]) for row in text) for i in range(len(names))]
+    columns = [[row[i] for row in text if row[i]] for i in range(len(names))]  # an empty cell is neither word nor number
+    right = [bool(column) and all(map(_numeric, column)) for column in columns]
     _publish(_html_table(names, text, right, caption.strip(), str(shown)), _plain_table(names, text, right, caption.strip(), str(shown)))
 
 
@@ -128,7 +129,7 @@ def _text(value: Any) -> str:
 
 
 def _numeric(text: str) -> bool:
-    return re.fullmatch(r"[-−+≈<>≤≥~]?\s?[\d,.]+( to [\d,.]+)?(\s?(%|×|[A-Za-zµ/]{1,6}))?|–", text) is not None
+    return re.fullmatch(r"[-−+≈<>≤≥~]?\s?[\d,.]+( (to|of) [\d,.]+)?(\s?(%|×|[A-Za-zµ/]{1,8}))?|–", text) is not None
 
 
 def _html_table(names: Iterable[str], rows: list[list[str]], right: list[bool], caption: str, shown: str) -> str:
