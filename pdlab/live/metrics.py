@@ -53,18 +53,24 @@ class Metrics:
         return totals
 
 
-def parse(page: str) -> Metrics:
-    """The samples of a Prometheus text page."""
+def parse(page: str, names: tuple[str, ...] = ()) -> Metrics:
+    """The samples of a Prometheus text page; with ``names``, those of these names alone.
+
+    A server's page is long; lines of other names are not even parsed.
+    """
+    if names:
+        page = "\n".join(line for line in page.splitlines() if line.startswith(names)) + "\n"
     return Metrics(
         tuple(
             Sample(sample.name, dict(sample.labels), sample.value)
             for family in text_string_to_metric_families(page)
             for sample in family.samples
+            if not names or sample.name in names
         )
     )
 
 
-def scrape(base_url: str, timeout_s: float = TIMEOUT_S) -> Metrics:
-    """Fetch and parse ``{base_url}/metrics``.  OSError where the server doesn't answer."""
+def scrape(base_url: str, timeout_s: float = TIMEOUT_S, names: tuple[str, ...] = ()) -> Metrics:
+    """Fetch ``{base_url}/metrics`` and ``parse`` it.  OSError where the server doesn't answer."""
     with urllib.request.urlopen(f"{base_url}/metrics", timeout=timeout_s) as answer:
-        return parse(answer.read().decode())
+        return parse(answer.read().decode(), names)

@@ -14,7 +14,6 @@ import shutil
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -193,20 +192,17 @@ class Sampler:
 
 
 def sample(server: serve.Server) -> dict[str, Any]:
-    """One look at one server.  Only the lines that are kept are parsed: the page is long."""
+    """One look at one server."""
     taken: dict[str, Any] = {"monotonic_ns": time.monotonic_ns(), "server": server.name}
     try:
-        with urllib.request.urlopen(f"{server.base_url}/metrics", timeout=SAMPLE_S) as answer:
-            page = answer.read().decode()
+        page = metrics.scrape(server.base_url, SAMPLE_S, WANTED)
     except OSError as error:
         return taken | {"error": str(error)}
-    kept = metrics.parse("\n".join(line for line in page.splitlines() if line.startswith(WANTED)) + "\n")
-    for one in kept.samples:
-        if one.name in WANTED:
-            key = one.name.removeprefix("vllm:")
-            if source := one.labels.get("source"):
-                key += f"[{source}]"
-            taken[key] = taken.get(key, 0) + one.value
+    for one in page.samples:
+        key = one.name.removeprefix("vllm:")
+        if source := one.labels.get("source"):
+            key += f"[{source}]"
+        taken[key] = taken.get(key, 0) + one.value
     return taken
 
 

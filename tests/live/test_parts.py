@@ -73,6 +73,7 @@ def test_metrics_sum_over_engines_and_tell_labels_apart() -> None:
     assert found.by_label(name, "source") == {"local_compute": 0, "external_kv_transfer": 520}
     assert found.total("vllm:kv_cache_usage_perc") == 0.033
     assert found.total("vllm:no_such_metric") is None
+    assert {sample.name for sample in metrics.parse(PAGE, ("vllm:kv_cache_usage_perc",)).samples} == {"vllm:kv_cache_usage_perc"}
 
 
 # ── link ────────────────────────────────────────────────────────────────────────────────────
