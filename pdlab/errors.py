@@ -1,4 +1,4 @@
-"""One error for everything a person can get wrong: it says what, where and what to do."""
+"""One error for everything a person can get wrong: what, where and what to do; and one for what then fails."""
 
 from __future__ import annotations
 
@@ -15,3 +15,10 @@ class BadInput(ValueError):
         text = f"{where}: " if where else ""
         text += f"found {found}, expected {expected}"
         super().__init__(text + (f". {do}" if do else ""))
+
+
+class Failed(RuntimeError):
+    """Something that was asked for rightly could not be carried out; the message says why.
+
+    The command line prints it and exits with status 1.
+    """

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 from pdlab.live import client_wire
 from pdlab.live.client_loop import LEAD_NS
 from pdlab.live.post import TIMEOUT_S, post_json
@@ -37,7 +37,7 @@ POLL_S = 0.2
 FinishRows = Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]
 
 
-class ClientFailed(RuntimeError):
+class ClientFailed(Failed):
     """The client process itself ended early; what it had spooled is kept."""
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 from pdlab.live import budget, env, nixl_plugin
 
 SIZES = tuple(1 << power for power in (12, 14, 16, 18, 20, 22, 24, 26, 28))  # 4 KiB … 256 MiB
@@ -34,7 +34,7 @@ AUTO = "auto"  # leave the choice to UCX, as a server on a GPU does
 MEMORY = ("dram", "vram")
 
 
-class LinkFailed(RuntimeError):
+class LinkFailed(Failed):
     """A transfer failed, or a byte arrived changed."""
 
 

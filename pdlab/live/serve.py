@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 from pdlab.live import budget, env, metrics, models, nixl_plugin
 from pdlab.live.same_model import identity, same_model
 from pdlab.measure.plan import Plan
@@ -39,7 +39,7 @@ KV_ROLE = {"prefill": "kv_producer", "decode": "kv_consumer"}
 TELLING = re.compile(r"error|exception|traceback|killed|cannot|refused|no such|usage:", re.I)
 
 
-class ServerFailed(RuntimeError):
+class ServerFailed(Failed):
     """A server ended, or didn't become ready; the message carries the telling lines of its log."""
 
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 from pdlab.live import aisim_worker
 from pdlab.live.env import ROOT, SIM
 from pdlab.live.sim_points import Point, points, workload
@@ -32,7 +32,7 @@ STALL_S = 900.0  # a point takes about half a second on an idle core; this is fo
 TRIES = 2
 
 
-class SimulatorFailed(RuntimeError):
+class SimulatorFailed(Failed):
     """The simulator ended badly, twice; its own last words are in the message."""
 
 

@@ -51,13 +51,13 @@ def watch(pair: Pair, patience_s: float) -> Iterator[Failure]:
 
 def _disk(pair: Pair, patience_s: float) -> Iterator[Failure]:
     gone, killed, torn = (_prompt(pair, name) for name in ("files gone", "killed", "one file gone"))
-    pair.prefilled(gone[0])
+    pair.compute(gone[0])
     pair.empty_store()
     yield _ask(pair, "the stored files removed", *gone, None, patience_s)
 
     pair.forget()
     for prompt, _ in (killed, torn):
-        pair.prefilled(prompt)
+        pair.compute(prompt)
     pair.deployment.kill(pair.prefill)
     yield _ask(pair, "prefill killed after it had stored the blocks", *killed, None, patience_s)
 
@@ -69,7 +69,7 @@ def _disk(pair: Pair, patience_s: float) -> Iterator[Failure]:
 def _both(pair: Pair, patience_s: float) -> Iterator[Failure]:
     killed, stored = (_prompt(pair, name) for name in ("killed", "stored"))
     params = pair.kind.ask(pair, killed[0])
-    pair.prefilled(stored[0])
+    pair.compute(stored[0])
     pair.deployment.kill(pair.prefill)
     yield _ask(pair, "prefill killed; decode is still told its address", *killed, params, patience_s)
     yield _ask(pair, "prefill killed; decode is told nothing and looks on disk", *stored, None, patience_s)
@@ -78,21 +78,21 @@ def _both(pair: Pair, patience_s: float) -> Iterator[Failure]:
 def _prompt(pair: Pair, name: str) -> tuple[list[int], list[int]]:
     """A new prompt, and what decode alone answers; afterwards nobody remembers it."""
     prompt = tokens(PROMPT_TOKENS, f"connectors {name}")
-    answer = pair.send(prompt, OUTPUT_TOKENS).wait()
+    healthy = pair.reference(prompt, OUTPUT_TOKENS)
     pair.forget()
-    return prompt, answer.tokens
+    return prompt, healthy
 
 
 def _ask(
     pair: Pair, injected: str, prompt: Sequence[int], healthy: Sequence[int], params: dict[str, Any] | None, patience_s: float
 ) -> Failure:
     before = pair.external_tokens()
-    answer = pair.send(prompt, OUTPUT_TOKENS, params)
+    answer = pair.pull(prompt, params, OUTPUT_TOKENS)
     if answer.ended.wait(patience_s):
         saw = answer.saw()
     else:
         saw = f"nothing in {patience_s:.0f} s, then hung up"
-        pair.scene.hang_up(answer)
+        pair.hang_up(answer)
         answer.wait()
     until = time.monotonic() + DIES_WITHIN_S
     while not answer.finished and pair.deployment.alive(pair.decode) and time.monotonic() < until:

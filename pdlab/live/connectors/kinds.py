@@ -13,17 +13,15 @@ import re
 import shutil
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pdlab.errors import BadInput
 from pdlab.live import budget
-from pdlab.live import router_steps as steps
-from pdlab.live.faults.scene import Answer, Scene
-from pdlab.live.post import post_json
-from pdlab.live.serve import LOOPBACK, Deployment, Server
+from pdlab.live.faults.scene import Scene
+from pdlab.live.serve import LOOPBACK, Deployment
 
 BLOCK_SIZE = 128
 LEASE_S = 30.0
@@ -41,34 +39,16 @@ class Site:
     ports: Sequence[int]
 
 
-@dataclass
-class Pair:
-    """One running prefill/decode pair with its connector."""
+class Pair(Scene):
+    """One running prefill/decode pair with its connector, and all that a scene can see of it and do to it."""
 
-    kind: Kind
-    deployment: Deployment
-    site: Site
-    scene: Scene = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.scene = Scene(self.deployment, LEASE_S)
-
-    @property
-    def prefill(self) -> Server:
-        return self.deployment.prefill[0]
-
-    @property
-    def decode(self) -> Server:
-        return self.deployment.decode[0]
-
-    def send(self, prompt: Sequence[int], output_tokens: int, params: Mapping[str, Any] | None = None) -> Answer:
-        """Ask decode, with what the router would have said about the KV, or with nothing."""
-        extra = {"kv_transfer_params": dict(params)} if params else {}
-        return self.scene.send(self.decode.base_url, self.scene.body(prompt, output_tokens, **extra))
+    def __init__(self, kind: Kind, deployment: Deployment, site: Site) -> None:
+        super().__init__(deployment, LEASE_S)
+        self.kind, self.site = kind, site
 
     def external_tokens(self) -> int:
         """Prompt tokens that decode says it got from outside, so far."""
-        return round(self.decode.metrics().total(SOURCE, source="external_kv_transfer") or 0)
+        return round(self.number(self.decode, SOURCE, source="external_kv_transfer"))
 
     def forget(self) -> None:
         """Empty every prefix cache and the store, so that the next prompt is new to all."""
@@ -79,12 +59,6 @@ class Pair:
         """Remove what the connector has stored."""
         for folder in self.site.store.iterdir():
             shutil.rmtree(folder)
-
-    def prefilled(self, prompt: Sequence[int], **params: Any) -> dict[str, Any]:
-        """Prefill's answer to a prompt whose KV it is to keep, push or store."""
-        body = steps.prefill_body(self.scene.body(prompt, 1))
-        body["kv_transfer_params"] |= params
-        return json.loads(post_json(f"{self.prefill.base_url}/v1/completions", body))
 
 
 @dataclass(frozen=True)
@@ -122,7 +96,7 @@ class Kind:
 
 def _ask_address(pair: Pair, prompt: Sequence[int]) -> dict[str, Any]:
     """Prefill answers where the blocks lie; the router hands that on."""
-    return pair.prefilled(prompt)["kv_transfer_params"]
+    return pair.prefilled(prompt)
 
 
 def _nixl_counted(pair: Pair) -> tuple[int, float | None]:
@@ -151,7 +125,7 @@ def _tcp_counted(pair: Pair) -> tuple[int, float | None]:
 
 def _ask_nothing(pair: Pair, prompt: Sequence[int]) -> None:
     """Prefill stores what it computes; decode looks into the store by itself."""
-    pair.prefilled(prompt)
+    pair.compute(prompt)
 
 
 def _example_settings(site: Site) -> dict[str, Any]:
@@ -200,7 +174,7 @@ def _ask_mooncake(pair: Pair, prompt: Sequence[int]) -> dict[str, Any]:
     bootstrap = f"http://{LOOPBACK}:{pair.site.ports[0]}"
     with urllib.request.urlopen(f"{bootstrap}/query", timeout=10) as answer:
         engines = json.load(answer)
-    pair.prefilled(prompt, transfer_id=transfer)
+    pair.compute(prompt, transfer_id=transfer)
     return {"do_remote_prefill": True, "do_remote_decode": False, "transfer_id": transfer,
             "remote_bootstrap_addr": bootstrap, "remote_engine_id": next(iter(engines.values()))["engine_id"]}  # fmt: skip
 

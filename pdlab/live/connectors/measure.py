@@ -140,12 +140,12 @@ def _requests(pair: Pair, own_interface: bool) -> list[Request]:
         params = pair.kind.ask(pair, prompt)
         stored = _look(pair)
         interface = netns.counters().bytes
-        answer = pair.send(prompt, OUTPUT_TOKENS, params).wait()
+        answer = pair.pull(prompt, params, OUTPUT_TOKENS).wait()
         interface = netns.counters().bytes - interface  # before the next look, which is traffic too
         after = _look(pair)
         pair.forget()
         alone_before = _look(pair)
-        alone = pair.send(prompt, OUTPUT_TOKENS).wait()
+        alone = pair.pull(prompt, None, OUTPUT_TOKENS).wait()
         alone_after = _look(pair)
         pair.forget()
         if not (answer.finished and alone.finished):
@@ -170,7 +170,7 @@ def _requests(pair: Pair, own_interface: bool) -> list[Request]:
 
 def _fetch(pair: Pair, prompt: list[int]) -> None:
     params = pair.kind.ask(pair, prompt)
-    answer = pair.send(prompt, 2, params).wait()
+    answer = pair.pull(prompt, params, 2).wait()
     if not answer.finished:
         raise RuntimeError(f"the first request failed: {answer.saw()}")
     pair.forget()

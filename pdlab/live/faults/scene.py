@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from pdlab.errors import Failed
 from pdlab.live import router_steps as steps
 from pdlab.live.microscope import tokens
 from pdlab.live.post import post_json
@@ -34,11 +35,11 @@ WATCHED = {  # short name → the server's own counter
 }
 
 
-class NotInjected(RuntimeError):
+class NotInjected(Failed):
     """The moment for the fault never came, so nothing was broken and nothing is shown."""
 
 
-class BlocksLeft(RuntimeError):
+class BlocksLeft(Failed):
     """KV blocks stayed in use for longer than they may."""
 
 
@@ -62,6 +63,11 @@ class Answer:
         if not self.ended.wait(timeout_s):
             raise NotInjected(f"the answer did not end in {timeout_s:.0f} s")
         return self
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds from sending to the first token, or to the end of an answer without one."""
+        return (self.first_token_s or self.ended_s) - self.sent_s
 
     def saw(self) -> str:
         """In a few words, what the client saw."""
@@ -184,16 +190,20 @@ class Scene:
 
     def reference(self, prompt: Sequence[int], output_tokens: int) -> list[int]:
         """What the model answers when nothing is broken: decode alone, before or after the fault."""
-        return self.send(self.decode.base_url, self.body(prompt, output_tokens)).wait().tokens
+        return self.pull(prompt, None, output_tokens).wait().tokens
+
+    def compute(self, prompt: Sequence[int], **params: Any) -> bytes:
+        """Have prefill compute a prompt, with what it is told of the transfer besides; its answer."""
+        body = steps.prefill_body(self.body(prompt, 1))
+        body["kv_transfer_params"] |= params
+        try:
+            return post_json(f"{self.prefill.base_url}/v1/completions", body, PATIENCE_S)
+        except OSError as error:  # the scene cannot be set
+            raise NotInjected(f"{self.prefill.base_url} did not answer: {error}") from error
 
     def prefilled(self, prompt: Sequence[int]) -> dict[str, Any]:
         """Have prefill compute a prompt and keep its blocks; the transfer parameters it gives."""
-        body = steps.prefill_body(self.body(prompt, 1))
-        try:
-            answer = post_json(f"{self.prefill.base_url}/v1/completions", body, PATIENCE_S)
-        except OSError as error:  # the scene cannot be set
-            raise NotInjected(f"{self.prefill.base_url} did not answer: {error}") from error
-        params = steps.transfer_params(answer)
+        params = steps.transfer_params(self.compute(prompt))
         if params is None:
             raise NotInjected("prefill kept no blocks")
         return params
@@ -204,9 +214,9 @@ class Scene:
         threading.Thread(target=_receive, args=(base_url, body, request_id, answer), daemon=True).start()
         return answer
 
-    def pull(self, prompt: Sequence[int], params: Mapping[str, Any], output_tokens: int) -> Answer:
-        """Ask decode for an answer whose prompt it has to fetch."""
-        return self.send(self.decode.base_url, self.body(prompt, output_tokens, kv_transfer_params=dict(params)))
+    def pull(self, prompt: Sequence[int], params: Mapping[str, Any] | None, output_tokens: int) -> Answer:
+        """Ask decode for an answer whose prompt it has to fetch; without parameters it is told of no blocks."""
+        return self.send(self.decode.base_url, steps.decode_body(self.body(prompt, output_tokens), params))
 
     @staticmethod
     def hang_up(answer: Answer) -> None:
