@@ -204,9 +204,8 @@ def write(out: Path, found: dict[str, Any]) -> None:
         workload=f"products of {SIDE} x {SIDE} float32 matrices; dot products that read {MEMORY_BYTES:,} bytes; one thread each",
         notes="one loop on the last core, its neighbour on the first; medians",
     )  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
+    records.write_provenance(out, about)
     (out / CORES).write_text(json.dumps(found) + "\n")
-    (out / "provenance.json").write_text(json.dumps(about, indent=2) + "\n")
 
 
 if __name__ == "__main__":

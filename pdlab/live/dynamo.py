@@ -277,9 +277,8 @@ def record(out: Path, settings: Sequence[Setting] = SETTINGS) -> dict[str, Any]:
         notes="Decisions of Dynamo's router, measured; its workers are mockers (simulated engines): "
               "no time in this run says anything about a server.",
     )  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
+    records.write_provenance(out, about)
     (out / DECISIONS).write_text(_text(document))
-    (out / "provenance.json").write_text(json.dumps(about, indent=2) + "\n")
     return document
 
 

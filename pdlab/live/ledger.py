@@ -12,15 +12,13 @@ handshake.  Each entry names these and keeps what is left unexplained.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pdlab.errors import Failed
 from pdlab.live import netns, provenance
 from pdlab.live import router_steps as steps
 from pdlab.live.microscope import tokens
@@ -40,7 +38,7 @@ SETTLE_S = 5.0
 ANSWER_S = 300.0
 
 
-class LedgerFailed(RuntimeError):
+class LedgerFailed(Failed):
     """The servers or a transfer failed; what they said stands above."""
 
 
@@ -183,24 +181,12 @@ def _row(entry: Mapping[str, Any], seq: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _end_with_parent() -> None:
-    """End when the program that started us is gone; the servers' keepers then end the servers."""
-    def watch() -> None:
-        sys.stdin.read()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main(arguments: list[str]) -> int:
     """``python -m pdlab.live.ledger OUT MODEL PROMPT…``, in a namespace or not."""
     out, model, *prompts = arguments
-    _end_with_parent()
-    fresh = netns.counters().packets == 0  # a new namespace's interface has carried nothing
-    if fresh:
-        netns.raise_loopback()
+    own_interface = netns.begin()
     try:
-        _measure(Path(out), model, [int(count) for count in prompts], own_interface=fresh)
+        _measure(Path(out), model, [int(count) for count in prompts], own_interface)
     except ServerFailed as error:
         print(error, file=sys.stderr)
         return 1

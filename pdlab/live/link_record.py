@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.live import link, provenance
+from pdlab.measure import records
 
 LINK = "link.json"
 SIZES = tuple(1 << power for power in range(12, 28))  # 4 KiB … 128 MiB
@@ -49,7 +50,6 @@ def record(out: Path) -> dict[str, Any]:
     if (out / LINK).exists():
         return json.loads((out / LINK).read_text())
     document = measure()
-    out.mkdir(parents=True, exist_ok=True)
+    records.write_provenance(out, document["provenance"])
     (out / LINK).write_text(json.dumps(document, indent=None, separators=(",", ":")) + "\n")
-    (out / "provenance.json").write_text(json.dumps(document["provenance"], indent=2) + "\n")
     return document

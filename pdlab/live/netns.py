@@ -9,10 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +57,7 @@ def prefix() -> list[str]:
 def run_module(module: str, *arguments: str) -> int:
     """``python -m module arguments`` in a namespace of its own where there can be one; its exit status.
 
-    The child's standard input stays open as long as we live, so that it can end when we do.
+    The module calls ``begin`` first.  Its standard input stays open as long as we live.
     """
     child = subprocess.Popen([*prefix(), sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE)
     try:
@@ -63,6 +65,22 @@ def run_module(module: str, *arguments: str) -> int:
     finally:
         child.terminate()
         child.wait()
+
+
+def begin() -> bool:
+    """In a module that ``run_module`` started: whether the interface counts nothing but our own traffic.
+
+    From now on this process ends when the one that started it is gone; keepers then end its servers.
+    """
+    def end_with_parent() -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    fresh = counters().packets == 0  # a new namespace's interface has carried nothing
+    if fresh:
+        raise_loopback()
+    return fresh
 
 
 def raise_loopback() -> None:

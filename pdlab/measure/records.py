@@ -310,8 +310,14 @@ def write_run(directory: str | Path, table: pa.Table, document: Mapping[str, Any
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     write_parquet(directory / PARQUET, table)
-    _write_json(directory / PROVENANCE, check_provenance(document))
+    write_provenance(directory, document)
     return directory
+
+
+def write_provenance(directory: Path, document: Mapping[str, Any]) -> None:
+    """Write ``provenance.json``, checked, into ``directory``, which is made where it is missing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _write_json(directory / PROVENANCE, check_provenance(document))
 
 
 def read_run(path: str | Path, partial: bool = False) -> Run:

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pdlab.live import ledger, netns, provenance
+from pdlab.live import netns, provenance
 from pdlab.live.connectors import env
 from pdlab.live.connectors.kinds import BLOCK_SIZE, Kind, pick
 from pdlab.live.connectors.measure import CONNECTOR_VERSIONS, OUTPUT_TOKENS, PATIENCE_S, PROMPTS, Row, measure
@@ -38,10 +38,9 @@ def run(kinds: Sequence[Kind], out: Path | None = None, logs: Path | None = None
             raise ServerFailed(f"the connectors could not be measured (status {status})")
         document = json.loads((work / TABLE).read_text())
     if out:
-        out.mkdir(parents=True, exist_ok=True)
+        records.write_provenance(out, document["provenance"])
         lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in document["rows"])
         (out / TABLE).write_text(f"[\n{lines}\n]\n")
-        (out / records.PROVENANCE).write_text(json.dumps(document["provenance"], indent=1) + "\n")
     return [Row(**row) for row in document["rows"]]
 
 
@@ -50,10 +49,7 @@ def read(directory: Path) -> list[Row]:
     return [Row(**row) for row in json.loads((directory / TABLE).read_text())]
 
 
-def _measure_all(work: Path, kinds: Sequence[Kind]) -> dict[str, Any]:
-    own_interface = netns.counters().packets == 0  # a new namespace's interface has carried nothing
-    if own_interface:
-        netns.raise_loopback()
+def _measure_all(work: Path, kinds: Sequence[Kind], own_interface: bool) -> dict[str, Any]:
     rows = []
     for kind in kinds:
         print(f"{kind.name}: starting a pair", file=sys.stderr, flush=True)
@@ -72,8 +68,7 @@ def _measure_all(work: Path, kinds: Sequence[Kind]) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """``python -m pdlab.live.connectors.run WORK NAME…``, in a namespace or not."""
     work, *names = arguments
-    ledger._end_with_parent()
-    document = _measure_all(Path(work), pick(names))
+    document = _measure_all(Path(work), pick(names), netns.begin())
     (Path(work) / TABLE).write_text(json.dumps(document))
     return 0
 

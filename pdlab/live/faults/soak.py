@@ -150,9 +150,8 @@ def run(count: int = 1000, seed: int = 5, kills: int = 3, out: Path | None = Non
         deployment.reset_prefix_caches()
         soaking.compare(asks, account)
     if out:
-        out.mkdir(parents=True, exist_ok=True)
+        records.write_provenance(out, about)
         (out / SOAK).write_text(json.dumps(asdict(account), indent=1) + "\n")
-        (out / records.PROVENANCE).write_text(json.dumps(records.check_provenance(about), indent=2) + "\n")
     return account
 
 

@@ -26,6 +26,7 @@ from pdlab.live.microscope import tokens
 from pdlab.live.post import TIMEOUT_S, post_json
 from pdlab.live.ray import deploy, env, render
 from pdlab.measure import plan as plans
+from pdlab.measure import records
 from pdlab.theory import kv
 
 PLAN = live_env.ROOT / "data/plans/miniature-2core.yaml"
@@ -35,7 +36,7 @@ SOURCE = "vllm_prompt_tokens_by_source"
 BYTES = "vllm_nixl_bytes_transferred"
 EXPORTED = {f"{BYTES}_count": "nixl transfers", f"{BYTES}_sum": "nixl bytes by bucket middles"}
 SETTLE_S, STILL_S = 45.0, 8.0  # Ray exports each process's metrics every few seconds
-PROOF, PROVENANCE = "proof.json", "provenance.json"
+PROOF = "proof.json"
 
 
 def plan(path: Path = PLAN) -> plans.Plan:
@@ -162,7 +163,6 @@ def _kill_prefill(up: deploy.Application, say: Callable[[str], None]) -> dict[st
 
 
 def _write(out: Path, proof: dict[str, Any], model: models.Model, wanted: plans.Plan) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     about = provenance.measured(
         None, "pdlab ray", cache_state="cold", workload=f"{REQUESTS} prompts, one at a time, to each design",
         notes="both designs in turn on one local Ray cluster each; start-up times are of a machine that may have had other work",
@@ -170,5 +170,5 @@ def _write(out: Path, proof: dict[str, Any], model: models.Model, wanted: plans.
                  "arguments": {design: render.arguments(wanted, design, model.name) for design in render.BUILDER}},
     )  # fmt: skip
     about["versions"] = env.versions()
+    records.write_provenance(out, about)
     (out / PROOF).write_text(json.dumps(proof, indent=1) + "\n")
-    (out / PROVENANCE).write_text(json.dumps(about, indent=1) + "\n")

@@ -19,6 +19,7 @@ from typing import Any
 from pdlab.live import models, provenance
 from pdlab.live.microscope import tokens
 from pdlab.live.ray import deploy, env, prove, render
+from pdlab.measure import records
 
 SETTLE_S, PAUSE_S, LONG_S = 150.0, 1.0, 60.0
 SCALE = "scale.json"
@@ -107,14 +108,13 @@ def record(out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
             "replicas": {str(pid): one for pid, one in watch.seen.items()}, "asked": watch.asked,
             "states": [{"at_s": round(one.pop("monotonic_ns") / 1e9 - watch.t0, 1), **one} for one in up.states()],
         }  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
     about = provenance.measured(
         None, "pdlab ray --scale", cache_state=None, workload="one prompt of 300 tokens a second",
         notes=f"begun {began}; three changes of one serve file, by serve run", summary={"model": {"name": model.name}},
     )  # fmt: skip
     about["versions"] = env.versions()
+    records.write_provenance(out, about)
     (out / SCALE).write_text(json.dumps(found, indent=1) + "\n")
-    (out / prove.PROVENANCE).write_text(json.dumps(about, indent=1) + "\n")
     return found
 
 
