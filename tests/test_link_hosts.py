@@ -92,6 +92,13 @@ def test_an_end_that_stays_alone_gives_up() -> None:
         link_hosts.measure("127.0.0.1", 9, [1, 2], wait_s=0.05)
 
 
+def test_work_that_failed_is_one_message_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command says why nothing was measured, without a traceback."""
+    assert cli.main(["link", "--peer", "127.0.0.1:9", "--wait", "0.05"]) == 1
+    out, err = capsys.readouterr()
+    assert not out and err.startswith("pdlab link: nobody listens at 127.0.0.1:9")
+
+
 @pytest.mark.parametrize("text", ["7600", ":7600", "host", "host:", "host:70000", "host:x"])
 def test_an_address_says_its_host(text: str) -> None:
     """Where to listen is never guessed: HOST:PORT or bad input."""

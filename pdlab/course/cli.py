@@ -8,9 +8,9 @@ import pkgutil
 import sys
 
 from pdlab.course import commands
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 
-OK, GATE_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,13 +23,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; 0 done, 1 a gate failed, 2 bad input with one message and no traceback."""
+    """Run one command; 0 done, 1 a gate or the work itself failed, 2 bad input; one message and no traceback."""
     args = parser().parse_args(argv)
     try:
         return args.run(args) or OK
     except BadInput as error:
         print(f"pdlab {args.command}: {error}", file=sys.stderr)
         return BAD_INPUT
+    except Failed as error:
+        print(f"pdlab {args.command}: {error}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print(f"pdlab {args.command}: interrupted", file=sys.stderr)
         return INTERRUPTED

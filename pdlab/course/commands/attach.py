@@ -27,10 +27,8 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit status 0 when every run of the design is done, 1 when servers or client failed."""
-    import sys
-
-    from pdlab.errors import BadInput
-    from pdlab.live import attach, client
+    from pdlab.errors import BadInput, Failed
+    from pdlab.live import attach
 
     servers: dict[str, str] = {}
     for text in args.server:
@@ -40,9 +38,8 @@ def run(args: argparse.Namespace) -> int:
         servers[name] = url
     try:
         out = attach.run(args.plan, args.out, args.design, args.url, servers, args.router_log, args.chunk)
-    except client.ClientFailed as error:
-        print(f"pdlab attach: {error}\nWhat was measured is kept: run the same command again to go on.", file=sys.stderr)
-        return 1
+    except Failed as error:
+        raise Failed(f"{error}\nWhat was measured is kept: run the same command again to go on.") from error
     if args.json:
         print_json({"out": str(out), "design": args.design})
     else:

@@ -15,19 +15,13 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int | None:
-    import sys
     import tempfile
     from pathlib import Path
 
     from pdlab.live import dynamo
-    from pdlab.live.serve import ServerFailed
 
     with tempfile.TemporaryDirectory() as nowhere:
-        try:
-            document = dynamo.record(Path(args.out or nowhere))
-        except ServerFailed as error:
-            print(f"pdlab dynamo: {error}", file=sys.stderr)
-            return 1
+        document = dynamo.record(Path(args.out or nowhere))
     differ = dynamo.differences(document)
     requests = sum(len(part["requests"]) for part in document["settings"])
     if args.json:

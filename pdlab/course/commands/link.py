@@ -43,13 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"{args.at_least_gb_s} GB/s", "more than 0", "--at-least-gb-s")
     if not 0 < args.wait <= 86_400:
         raise BadInput(f"{args.wait} s", "more than 0 and at most a day", "--wait")
-    try:
-        if args.listen:
-            return _listen(args)
-        return _told(args, _measured(args, sizes))
-    except link.LinkFailed as error:
-        print(f"pdlab link: {error}", file=sys.stderr)
-        return 1
+    return _listen(args) if args.listen else _told(args, _measured(args, sizes))
 
 
 def _measured(args: argparse.Namespace, sizes: list[int]) -> Any:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pdlab.course.output import add_json_flag, print_json, print_table
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -24,7 +24,6 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from pdlab.live.ray import prove, scale
-    from pdlab.live.serve import ServerFailed
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -38,9 +37,8 @@ def run(args: argparse.Namespace) -> int:
                 print_json(found)
             return 0 if all(step["settled"] for step in found["steps"]) else 1
         found = prove.run(args.out, args.kill, say)
-    except (ServerFailed, OSError) as error:
-        print(f"pdlab ray: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        raise Failed(str(error)) from error
     if args.json:
         print_json(found)
     else:

@@ -17,25 +17,18 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write, and say where; 1 when a server or a transfer failed."""
-    import sys
-
     from pdlab.errors import BadInput
-    from pdlab.live import client, ledger, link, link_record, microscope, routing
-    from pdlab.live.serve import ServerFailed
+    from pdlab.live import ledger, link_record, microscope, routing
 
     if args.out.exists() and any(args.out.iterdir()):
         raise BadInput(f"files in {args.out}", "an empty or new directory", "--out")
-    try:
-        if args.what == "interference":
-            microscope.record(args.out, args.model)
-        elif args.what == "nixl-bytes":
-            ledger.record(args.out, args.model)
-        elif args.what == "routing":
-            routing.record(args.out, notes=args.notes)
-        else:
-            link_record.record(args.out)
-    except (ServerFailed, ledger.LedgerFailed, link.LinkFailed, client.ClientFailed) as error:
-        print(f"pdlab record: {error}", file=sys.stderr)
-        return 1
+    if args.what == "interference":
+        microscope.record(args.out, args.model)
+    elif args.what == "nixl-bytes":
+        ledger.record(args.out, args.model)
+    elif args.what == "routing":
+        routing.record(args.out, notes=args.notes)
+    else:
+        link_record.record(args.out)
     print(f"recorded: {args.out}")
     return 0

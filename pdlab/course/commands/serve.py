@@ -21,25 +21,21 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 after Ctrl-C once all is up, 130 before; 1 when a server or the router ends by itself."""
+    """0 after Ctrl-C once all is up, 130 before; Failed when a server or the router ends by itself."""
     from pdlab.live.front import router_process
-    from pdlab.live.serve import Deployment, ServerFailed, Spec
+    from pdlab.live.serve import Deployment, Spec
     from pdlab.measure import plan
 
     changes = {"model": args.model} if args.model else {}
     spec = Spec.from_plan(plan.load(args.plan), args.design, args.chunk, **changes)
-    try:
-        with Deployment(spec, args.logs) as deployment, router_process(deployment) as (router, url):
-            _tell(args, deployment, url)
-            try:
-                deployment.wait(router)
-            except KeyboardInterrupt:
-                return 0
-            finally:
-                print("stopping …", file=sys.stderr)
-    except ServerFailed as error:
-        print(f"pdlab serve: {error}", file=sys.stderr)
-    return 1
+    with Deployment(spec, args.logs) as deployment, router_process(deployment) as (router, url):
+        _tell(args, deployment, url)
+        try:
+            deployment.wait(router)
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            print("stopping …", file=sys.stderr)
 
 
 def _tell(args: argparse.Namespace, deployment, url: str) -> None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pdlab.course.output import add_json_flag, print_json
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -26,9 +26,7 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit status 0 when every run is done, 1 when servers or client failed."""
-    import sys
-
-    from pdlab.live import client, serve, sweep
+    from pdlab.live import sweep
 
     try:
         if args.on == "ray":
@@ -39,9 +37,8 @@ def run(args: argparse.Namespace) -> int:
             out = on_ray.run_sweep(args.plan, args.out, args.resume, args.chunk)
         else:
             out = sweep.run_sweep(args.plan, args.out, args.resume, args.tune, args.chunk)
-    except (serve.ServerFailed, client.ClientFailed) as error:
-        print(f"pdlab sweep: {error}\nWhat was measured is kept: go on with --resume.", file=sys.stderr)
-        return 1
+    except Failed as error:
+        raise Failed(f"{error}\nWhat was measured is kept: go on with --resume.") from error
     if args.json:
         print_json({"out": str(out)})
     else:
