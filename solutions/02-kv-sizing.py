@@ -435,8 +435,8 @@ A server does not allocate single tokens. It cuts its cache into *blocks* of a f
 # %%
 for tokens in (50, 700, 2048):
     n = kv.blocks(tokens, 128)
-    more = n * 128 / tokens - 1
-    print(f"{tokens:>5,} tokens: {n:>2} × 128 = {n * 128:>5,} slots, {100 * more:.1f} % more   [hypothetical]")
+    more = 100 * (n * 128 / tokens - 1)
+    print(f"{tokens:>5,} tokens: {n:>2} × 128 = {n * 128:>5,} slots, {more:.1f} % more   [hypothetical]")
 
 # %% [markdown]
 """

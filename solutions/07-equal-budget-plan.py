@@ -158,7 +158,7 @@ def sweep_table(design, caption):
             continue
         rows.append([
             f"{rate:g}", r.offered,
-            " / ".join(f"{x:.0f}" for x in (r.ttft_ms.p50, r.ttft_ms.p95, r.ttft_ms.p99)),
+            " / ".join(f"{x:,.0f}" for x in (r.ttft_ms.p50, r.ttft_ms.p95, r.ttft_ms.p99)),
             " / ".join(f"{x:.1f}" for x in (r.tpot_ms.p50, r.tpot_ms.p95, r.tpot_ms.p99)),
             " / ".join(f"{x:.0f}" for x in (r.itl_ms.p50, r.itl_ms.p95, r.itl_ms.p99, r.itl_ms.max)),
             f"{100 * r.joint_attainment.all_offered:.1f} %", f"{100 * r.error_rate:.1f} %", r.queue_trend.result, r.verdict,
@@ -495,8 +495,8 @@ def cold_and_warm():
     """Capacity of the plan's two sides with a cold and a warm cache."""
     for design in ("aggregated", "disaggregated"):
         cold, warm = (slo.capacity(reports("main", design, state)).rate_rps for state in ("cold", "warm"))
-        hits = run(f"main/{design}-warm-8rps").provenance["summary"]["prefix_cache_hit_ratio"]
-        print(f"{design:<14} cold {cold:g}, warm {warm:g} requests/s; hit ratio {100 * hits:.0f} %   [simulated]")
+        hits = 100 * run(f"main/{design}-warm-8rps").provenance["summary"]["prefix_cache_hit_ratio"]
+        print(f"{design:<14} cold {cold:g}, warm {warm:g} requests/s; hit ratio {hits:.0f} %   [simulated]")
 
 
 # %% [markdown]
@@ -511,7 +511,7 @@ Don't. Check it, with laws that hold whatever is inside.
 
 **Little's law.** In any system that fills and empties, the mean number inside equals arrivals a second times the mean stay: L = λ × W. Count L by looking in at many moments, take W from each request's own clock. If a unit were wrong, or a request missing, the two would disagree.
 
-Write the left side. Given the start and end times of requests, return the mean number of requests inside, from the first start to the last end. (Hint for the head: one request inside all the time gives 1.)
+Write the left side. Given the start and end times of requests, return the mean number of requests inside, from the first start to the last end. In the head: one request that is inside all the time gives 1.
 """
 
 # %% exercise="7.8"

@@ -258,7 +258,7 @@ By load, as we saw. And sometimes by *place*: two servers on one switch move blo
 
 Here is a router's log. Prefill ran on a server in rack 1 each time, and enforcement is `required`. One line breaks the rules of this section.
 
-| line | chosen | running there | held there of the prompt | rack | other candidates (running, held, rack) |
+| line | chosen | running there | tokens of the prompt held there | rack | other candidates (running, held, rack) |
 |---|---|---|---|---|---|
 | 1 | d0 | 3 | 0 | 1 | d1 (7, 0, 1) |
 | 2 | d1 | 4 | 0 | 1 | d0 (5, 1,024, 1), d2 (1, 0, 2) |
@@ -330,7 +330,7 @@ check("8.9", turns_at)
 """
 Two links of three never get there, however long the prompt. On them a threshold would be a superstition.
 
-But look at what was compared: milliseconds that *this* request waits for its first token, and milliseconds that *other* requests' tokens are late. They fall on different people and under different targets. The inequality bounds the question. The answer is attainment, measured under each rule with the same trace.
+But look at what was compared: milliseconds that *this* request waits for its first token, and milliseconds that *other* requests' tokens are late. They fall on different people and under different targets. So the inequality rules links out, and like every floor it lets none in. What decides is attainment, measured under each rule with the same trace.
 
 Last, a sentence from a design review: *"Our decode pool has a prefix cache hit rate of 60 %, so we route decode by prefix overlap and keep it that way."* All prompts of that fleet are prefilled remotely. What does the sentence get for its trouble?
 """
@@ -349,7 +349,7 @@ check("8.10", saves)
 
 # %% [markdown]
 """
-So the sentence is half right. There is a saving, and it is bytes, not prefill. Whether bytes are what the fleet is short of is lab L1's question. Meanwhile the decode pool fills up unevenly, and *that* is what it is short of. "Normally not" in the rule is a default with a reason, and this is the case it has in mind.
+So the sentence is half right. There is a saving, and it is bytes, not prefill. Whether bytes are what the fleet is short of is lab L1's question. Meanwhile the decode pool fills up unevenly, and *that* is what it is short of. That Dynamo gives overlap no weight there is a default with a reason, and this is the case it has in mind.
 
 ## What would change this answer?
 

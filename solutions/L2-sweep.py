@@ -75,7 +75,8 @@ The plan and its requests were fixed before the run that you see, but not at the
 # %%
 c, a = the_plan.comparison, the_plan.acceptance
 print(f"budget       {the_plan.budget} {the_plan.budget_unit}s on each side, model {c.model}")
-print(f"load         {', '.join(f'{rate:g}' for rate in c.offered_rates_rps)} requests/s, Poisson, {c.duration_seconds:g} s each")
+loads = ", ".join(f"{rate:g}" for rate in c.offered_rates_rps)
+print(f"load         {loads} requests/s, Poisson, {c.duration_seconds:g} s each")
 print(f"warm-up      {c.warmup_requests} requests, not counted")
 print(f"targets      TTFT {a.ttft_max_ms:,g} ms, TPOT {a.tpot_max_ms:g} ms", end="")
 print(f", longest gap {a.max_itl_per_request_ms:g} ms")
@@ -270,8 +271,8 @@ slow = f"disaggregated-cold-{rates[0]:g}rps"
 for server in ("prefill-0", "decode-0"):
     rose = grown(slow, server)
     kind = "prompt_tokens_by_source"
-    tokens = {k.split("[")[1][:-1]: int(v) for k, v in rose.items() if k.startswith(kind)}
-    print(f"{server:<10} " + ", ".join(f"{name} {count:,}" for name, count in tokens.items()) + "   [measured]")
+    tokens = [f"{k.split('[')[1][:-1]} {v:,.0f}" for k, v in rose.items() if k.startswith(kind)]
+    print(f"{server:<10} {', '.join(tokens)}   [measured]")
 
 # %% [markdown]
 """

@@ -335,8 +335,8 @@ check("L4.5", moved, expected=routing.bytes_to_move(decided["llm-d:200"]))
 # %%
 counted = {rule: int(grown(rule).get("nixl_bytes_transferred_sum", 0)) for rule in RULES}
 for rule in RULES:
-    part = counted[rule] / counted["all-remote"]
-    print(f"{rule:<16} {counted[rule]:>13,} B counted by NIXL, {100 * part:3.0f} % of all-remote   [measured]")
+    percent = 100 * counted[rule] / counted["all-remote"]
+    print(f"{rule:<16} {counted[rule]:>13,} B counted by NIXL, {percent:3.0f} % of all-remote   [measured]")
 from_log = routing.bytes_to_move(decided["llm-d:200"])
 BLOCK_BYTES = 128 * 23_040
 hits = grown("llm-d:200")["prompt_tokens_by_source_total[local_cache_hit]"]
