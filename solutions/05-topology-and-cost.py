@@ -443,7 +443,7 @@ check("5.8", terms)
 
 # %% [markdown]
 """
-Row B deserves a look back. The floor of notebook 03 for these bytes is 6.5 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than four times that, though its model has no set-up at all. The rest is waiting. Decode takes a newcomer only between two steps, and a step takes some 20 ms. Passing the floor keeps a link on the list, no more.
+Row B deserves a look back. The floor of notebook 03 for these bytes is 6.6 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than four times that, though its model has no set-up at all. The rest is waiting. Decode takes a newcomer only between two steps, and a step takes some 20 ms. Passing the floor keeps a link on the list, no more.
 
 ## One yardstick
 
@@ -514,7 +514,7 @@ guesses({"5.a": "prefill", "5.b": f"{2 * copy / 1e9:.0f} GB, two copies"})
 Answer from memory, aloud or on paper. Then open the line.
 
 <details><summary>From 03: a link passes the hand-off floor with 12 ms to spare. What do you know about the tail of the hand-off?</summary>
-Nothing but a lower bound. Queueing, buffers and synchronisation come on top, and a floor has no percentile. Row B above is an example: floor 6.5 ms, median more than four times that.
+Nothing but a lower bound. Queueing, buffers and synchronisation come on top, and a floor has no percentile. Row B above is an example: floor 6.6 ms, median more than four times that.
 </details>
 
 <details><summary>From 04: "DistServe serves up to 7.4 times the requests". Against what, and under which condition?</summary>

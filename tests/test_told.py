@@ -1,0 +1,193 @@
+"""What the prose tells of a run or a sum is what the page beside it shows."""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from pdlab.theory import kv, link, queueing, roofline
+
+ROOT = Path(__file__).parents[1]
+
+
+class Page:
+    """A built notebook: its prose in one string, its tables by caption, what its cells printed, and its figures' words."""
+
+    def __init__(self, number: str) -> None:
+        folder = "labs" if number.startswith("L") else "notebooks"
+        cells = nbformat.read(next((ROOT / folder).glob(f"{number}-*.ipynb")), 4).cells
+        self.prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        self.tables: dict[str, list[dict[str, str]]] = {}
+        self.printed = self.figures = ""
+        for output in (output for cell in cells for output in cell.get("outputs", ())):
+            self.printed += output.get("text", "")
+            shown = output.get("data", {})
+            self.figures += shown.get("text/plain", "") if "<img" in shown.get("text/html", "") else ""
+            for table in re.findall(r"<table.*?</table>", shown.get("text/html", ""), re.S):
+                self.tables |= _table(table)
+
+    def row(self, caption: str, **wanted: str) -> dict[str, str]:
+        """The one row of the table whose caption begins so in which each named column (spaces as _) holds that value."""
+        (rows,) = (rows for name, rows in self.tables.items() if name.startswith(caption))
+        (found,) = (row for row in rows if all(row[key.replace("_", " ")] == value for key, value in wanted.items()))
+        return found
+
+    def after(self, words: str) -> list[float]:
+        """The numbers printed after some words, to the end of that line."""
+        (line,) = re.findall(f"{words}(.*)", self.printed)
+        return [number(found) for found in re.findall(r"-?[\d,]*\.?\d+", line)]
+
+
+def _table(markup: str) -> dict[str, list[dict[str, str]]]:
+    def texts(tag: str, part: str) -> list[str]:
+        return [html.unescape(text) for text in re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", part, re.S)]
+
+    names = texts("th", markup)
+    rows = [dict(zip(names, texts("td", row))) for row in texts("tr", markup.partition("<tbody>")[2])]
+    return {"".join(texts("caption", markup)): [{key: html.unescape(value) for key, value in row.items()} for row in rows]}
+
+
+def number(text: str) -> float:
+    """The first number in a cell: 5,072 of "5,072 ms"."""
+    return float(re.search(r"-?[\d,]*\.?\d+", text)[0].replace(",", ""))
+
+
+def parts(text: str) -> list[float]:
+    """All numbers of a cell such as "0.92 to 1.00" or "100 / 112 / 160"."""
+    return [number(found) for found in re.findall(r"[\d,]*\.?\d+", text)]
+
+
+@functools.cache
+def page(name: str) -> Page:
+    return Page(name)
+
+
+SHAPE = kv.uniform(layers=80, kv_heads=8, head_dim=128)
+RANK_OF_8 = {tokens: kv.per_rank_bytes(SHAPE, tokens, 8) for tokens in (300, 2000, 8192)}
+AGGREGATED, SPLIT = "Two TP8 replicas, each prefills", "One TP8 worker prefills"
+GAPS, TTFTS = "gap P50/95/99/max, ms", "TTFT P50/95/99, ms"
+
+
+def floor(tokens: int, gb_s: float) -> float:
+    return link.bandwidth_floor_ms(RANK_OF_8[tokens], gb_s)
+
+
+def p99(caption: str, rate: str, column: str) -> str:
+    return f"{parts(page('07').row(caption, **{'requests/s': rate})[column])[2]:g}"
+
+
+def sweep_2(design: str, rate: str) -> dict[str, str]:
+    return page("L2").row("The plan's six runs", design=design, **{"req/s": rate})
+
+
+def interval(row: dict[str, str]) -> list[float]:
+    return parts(row["95 % interval"])
+
+
+def apart(one: list[float], other: list[float]) -> bool:
+    return one[1] < other[0] or other[1] < one[0]
+
+
+def mid_l4(rule: str, kind: str) -> float:
+    (words,) = re.findall(rf"{re.escape(rule)}: (short [^;.]*)", page("L4").figures)
+    return number(re.search(rf"{kind} ([\d,]+)", words)[1])
+
+
+def bill(row: str, column: str) -> float:
+    return number(page("05").row("One comparison, six entries", row=row)[column])
+
+
+def kept(rule: str) -> float:
+    return number(page("L4").row("Six runs of one trace", rule=rule)["attainment"])
+
+
+def met(rule: str, target: str) -> float:
+    return number(page("L4").row("Share of the offered requests", rule=rule)[f"met {target}"])
+
+
+def ttft_1(setting: str) -> float:
+    return sum(parts(page("01").row("Four streams", **{"the prompt goes to": setting})["TTFT of the prompt (ms)"])) / 2
+
+
+def floor_512_ms() -> str:
+    chunk = roofline.prefill(kv.load("llama-3.1-8b"), batch=1, tokens=512)
+    return f"{roofline.floor_ms(chunk, roofline.device('h100-sxm')):.1f}"
+
+
+def layout(*names: str) -> list[str]:
+    return [page("07").row("Seven ways", **{"16 GPUs as": name})["capacity, requests/s"] for name in names]
+
+
+def usual_gap(design: str) -> float:
+    return number(page("09").row("The proposal carried out", design=design, **{"offered, requests/s": "4"})["median ITL, ms"])
+
+
+def memory_gb_s(size: str) -> float:
+    return number(page("L1").row("Median time and bandwidth", bytes=size)["memory: GB/s"])
+
+
+def after_prefill() -> float:
+    spans = {row["span"]: number(row["median (ms)"]) for row in page("L2").tables["A disaggregated request at 3 requests/s, step by step"]}
+    last = spans["decode's queue, pull, and first token"]
+    return last / (last + spans["prefill, its queue included"] + spans["in the router, before prefill"])
+
+
+def sweep_5(design: str, column: str) -> float:
+    return number(page("L5").row("The plan's six runs behind", design=design, **{"req/s": "4.5"})[column])
+
+
+# notebook, the words with their numbers, what those numbers have to be (or whether the words hold)
+TOLD: list[tuple[str, str, Callable[[], object]]] = [
+    ("01", r"puts it at ([\d.]+) ms \(arithmetic", floor_512_ms),
+    ("01", r"first token comes about twice as late as when it is taken in one piece", lambda: 1.6 < ttft_1("separate workers") / ttft_1("one piece") < 2.5),
+    ("04", r"The same traffic is ([\d.]+) Gbit/s", lambda: f"{link.traffic_gbit_s(kv.kv_bytes(SHAPE, 512), 10):.1f}"),
+    ("04", r"at 97 % busy, the mean wait is (\d+) sends long", lambda: f"{queueing.md1_mean_wait_s(10, 0.09664) / 0.09664:.0f}"),
+    ("05", r"With 8 sequences a step takes ([\d.]+) ms, with 26 it takes ([\d.]+) ms", lambda: tuple(f"{parts(page('07').row(SPLIT, **{'requests/s': rate})['TPOT P50/95/99, ms'])[0]:.1f}" for rate in ("4", "12"))),
+    ("05", r"Its (\d+) ms have more than one cause", lambda: f"{bill('C', '3 × TP4 + 1 × TP4') - bill('C', '2 × TP8, aggregated'):.0f}"),
+    ("05", r"floor of notebook 03 for these bytes is ([\d.]+) ms", lambda: f"{link.bandwidth_floor_ms(kv.per_rank_bytes(SHAPE, 2000, 4), 25):.1f}"),
+    ("05", r"hand-off takes more than four times that", lambda: bill("B", "3 × TP4 + 1 × TP4") > 4 * link.bandwidth_floor_ms(kv.per_rank_bytes(SHAPE, 2000, 4), 25)),
+    ("05", r"room for fewer than fifty prompts", lambda: number(page("05").row("Each halving", **{"16 GPUs as": "8 × TP2"})["tokens"]) < 50 * 2000),
+    ("05", r"cuts the P99 gap from (\d+) to (\d+) ms", lambda: (p99(AGGREGATED, "12", GAPS), p99(SPLIT, "12", GAPS))),
+    ("07", r"the P99 gap is (\d+) ms against (\d+), and the P99 TTFT is (\d+) ms\s+against (\d+)", lambda: (p99(AGGREGATED, "4", GAPS), p99(SPLIT, "4", GAPS), p99(AGGREGATED, "4", TTFTS), p99(SPLIT, "4", TTFTS))),
+    ("07", r"\| Ana \| (\d+) \| (\d+) \| ([\d.]+) \|", lambda: (page("07").row("Six chunk sizes", **{"chunk, tokens": "256"})["capacity, requests/s"], *layout("1 × TP8 + 1 × TP8"), "2.5")),
+    ("07", r"\| Ben \| (\d+) \| (\d+) \| ([\d.]+) \|", lambda: (*layout("2 × TP8, aggregated", "1 × TP8 + 1 × TP8"), "0.71")),
+    ("07", r"\| Dee \| (\d+) \| (\d+) \| ([\d.]+) \|", lambda: (*layout("4 × TP4, aggregated", "3 × TP4 + 1 × TP4"), "1.4")),
+    ("07", r"floors for 2,000 tokens are ([\d.]+), ([\d.]+) and ([\d.]+) ms", lambda: tuple(f"{floor(2000, rate):.3f}" for rate in (10, 25, 100))),
+    ("07", r"of a rank are ([\d.]+) ms at 10 GB/s and ([\d.]+) ms at 100", lambda: (f"{floor(300, 10):.2f}", f"{floor(300, 100):.2f}")),
+    ("07", r"they are ([\d.]+) and ([\d.]+) ms", lambda: (f"{floor(8192, 10):.2f}", f"{floor(8192, 100):.2f}")),
+    ("07", r"At 3 requests/s the intervals lie apart, and the split is ahead", lambda: apart(interval(sweep_2("aggregated", "3")), interval(sweep_2("disaggregated", "3")))),
+    ("07", r"At 4\.5 they overlap", lambda: not apart(interval(sweep_2("aggregated", "4.5")), interval(sweep_2("disaggregated", "4.5")))),
+    ("09", r"at 4 requests a second the proposal's is a third shorter", lambda: 0.6 < usual_gap("disaggregated") / usual_gap("aggregated") < 0.72),
+    ("L1", r"get a figure ten times as high", lambda: 8 < memory_gb_s("1,048,576") / memory_gb_s("4,096") < 13 and memory_gb_s("134,217,728") < memory_gb_s("1,048,576")),
+    ("L2", r"more than a quarter of the requests miss a target", lambda: number(page("L2").row("Aggregated serving at", **{"aggregated with": "chunk 1024"})["attainment"]) < 0.75),
+    ("L2", r"At 1\.5 requests/s both lie above the 0\.90 of the gate", lambda: all(interval(sweep_2(design, "1.5"))[0] > 0.9 for design in ("aggregated", "disaggregated"))),
+    ("L2", r"its interval\s+holds 0\.90\. The pair's lies above it altogether", lambda: interval(sweep_2("aggregated", "3"))[0] < 0.9 < interval(sweep_2("disaggregated", "3"))[0]),
+    ("L2", r"a request's longest gap is nearly twice its usual\s+one", lambda: 1.6 < number(sweep_2("disaggregated", "3")["longest gap p50 (ms)"]) / number(sweep_2("disaggregated", "3")["TPOT p50 (ms)"]) < 2),
+    ("L2", r"About half of the pair's TTFT passes after prefill is done", lambda: 0.4 < after_prefill() < 0.6),
+    ("L3", r"about three quarters of that had passed", lambda: 0.7 < page("L3").after("in the middle of a transfer: ")[0] / (22 * 262_144) < 0.8),
+    ("L3", r"two rows made a second attempt", lambda: sum(row["attempts"] == "2" for row in page("L3").tables["Runs in which a token came or the router tried again"]) == 2),
+    ("L4", r"waited (\d+) to (\d+) ms where it could stay", lambda: tuple(f"{ms:.0f}" for ms in sorted(mid_l4(rule, "short") for rule in ("local-below:200", "llm-d:200")))),
+    ("L4", r"Under `all-local` it waited (\d+) ms", lambda: f"{mid_l4('all-local', 'short'):.0f}"),
+    ("L4", r"(\d+) ms under Dynamo's rule, (\d+) under `all-remote`", lambda: tuple(f"{mid_l4(rule, 'short'):.0f}" for rule in ("dynamo:200:0.7", "all-remote"))),
+    ("L4", r"about a half under each extreme, nine in ten and more under the rule between them, three quarters under Dynamo's", lambda: all(0.45 < kept(rule) < 0.6 for rule in ("all-local", "all-remote")) and kept("llm-d:200") > 0.9 and 0.7 < kept("dynamo:200:0.7") < 0.8),
+    ("L4", r"still only ([\d.]+) of the requests met the target", lambda: f"{met('all-remote', 'TPOT'):.2f}"),
+    ("L5", r"the page says half as many bytes again as NIXL does", lambda: 1.4 < page("L5").after("Ray's page: ")[1] / page("L5").after("NIXL:       ")[1] < 1.6),
+    ("L5", r"the pair's tokens come twice as fast and its longest gaps are half as long", lambda: all(1.8 < sweep_5("aggregated", column) / sweep_5("disaggregated", column) < 2.3 for column in ("TPOT p50 (ms)", "longest gap p50 (ms)"))),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "shown"), TOLD, ids=[f"{name}-{words[:40]}" for name, words, _ in TOLD])
+def test_the_prose_tells_what_the_page_shows(name: str, words: str, shown: Callable[[], object]) -> None:
+    """The words stand in the notebook once, and their numbers are those of its tables, prints or of the formula."""
+    found = re.findall(words.replace(" ", r"\s+"), page(name).prose)
+    expected = shown()
+    if isinstance(expected, bool):
+        assert len(found) == 1 and expected, found
+    else:
+        assert found == [expected if isinstance(expected, str) else tuple(expected)]
