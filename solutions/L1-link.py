@@ -2,7 +2,9 @@
 """
 # L1 · What a link gives you
 
-**Time** 60 minutes. **Before this** notebooks 02 and 03: bytes in whole blocks, and the hand-off floor. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about four minutes.
+**Time** 60 minutes. **Before this** notebooks 02 and 03: bytes in whole blocks, and the hand-off floor. **You need** nothing but this machine. **Run from the top**: each cell needs those above it.
+
+By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about four minutes.
 
 At the end you can measure an effective bandwidth that deserves the name, put it into notebook 03's formula, and prove by three observers that a transfer between two real servers moved the bytes you predicted.
 

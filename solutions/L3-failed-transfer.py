@@ -2,7 +2,9 @@
 """
 # L3 · A transfer that fails
 
-**Time** 60 minutes. **Before this** notebooks 03 and 05: what a hand-off is, and what has to fit between two servers. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells break servers here; that takes about ten minutes on two cores.
+**Time** 60 minutes. **Before this** notebooks 03 and 05: what a hand-off is, and what has to fit between two servers. **You need** nothing but this machine. **Run from the top**: each cell needs those above it.
+
+By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells break servers here; that takes about ten minutes on two cores.
 
 At the end you can tell a failure that ends cleanly from one that looks like success, prove from tokens and counters that nothing came twice and nothing stayed behind, and say what a retry may do and when it may not.
 

@@ -2,7 +2,9 @@
 """
 # L4 · Who should leave
 
-**Time** 60 minutes. **Before this** notebook 08 and labs L1 and L2: the rules, the bytes of a transfer, and what a run of two cores can carry. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about nine minutes on two cores.
+**Time** 60 minutes. **Before this** notebook 08 and labs L1 and L2: the rules, the bytes of a transfer, and what a run of two cores can carry. **You need** nothing but this machine. **Run from the top**: each cell needs those above it.
+
+By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about nine minutes on two cores.
 
 At the end you have sent one trace through one pair of servers under five routing rules, checked what the router believed against what a server counted, and you know how large a difference has to be before this run lets you name a winner.
 

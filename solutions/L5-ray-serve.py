@@ -2,7 +2,9 @@
 """
 # L5 · The same question, asked of a cluster
 
-**Time** 60 minutes. **Before this** labs L2 and L3, and notebook 05: the sweep, a transfer that fails, and the path of a request. **You need** nothing but this machine. **Run from the top**: each cell needs those above it. By default the lab shows recorded runs. After `make live-env` and `make ray`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about twenty-five minutes on two cores.
+**Time** 60 minutes. **Before this** labs L2 and L3, and notebook 05: the sweep, a transfer that fails, and the path of a request. **You need** nothing but this machine. **Run from the top**: each cell needs those above it.
+
+By default the lab shows recorded runs. After `make live-env` and `make ray`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about twenty-five minutes on two cores.
 
 At the end you have sent lab L2's requests through a distributed engine, seen who calls whom in it and which bytes go where, scaled prefill without touching decode, and you know what such an engine adds to the answer of L2 and what it does not.
 
@@ -41,6 +43,8 @@ rates = the_plan.comparison.offered_rates_rps
 A cluster has a page of metrics, and people build dashboards on it. One line of the page says how many bytes NIXL has moved. NIXL itself can be asked as well, after every single transfer.
 
 In a run of this lab the two counted the same transfers. None failed, none was counted twice, nobody lost a packet. And the page says half as many bytes again as NIXL does. How can both be right?
+
+The engine is Ray Serve LLM. *Ray* runs processes on the machines of a cluster. *Serve*, a part of it, keeps services up, and calls each process of a service a *replica*. In front of them stands the *ingress*, the front door of notebook 05.
 
 Three guesses first.
 """
