@@ -22,7 +22,10 @@ class Evidence:
     recorded: str = ""
 
     def __str__(self) -> str:
-        """One line for a corner or a caption: ``measured (recorded DATE on MACHINE) · SOURCE``."""
+        """One line for a corner or a caption: ``measured (recorded DATE on MACHINE) · SOURCE``.
+
+        A run of the learner's own is ``live, DATE``.
+        """
         return f"{self.label}{self.recorded} · {self.source}"
 
 
@@ -63,7 +66,8 @@ def _recorded(run: Path, label: str) -> str:
     date, machine = str(provenance.get("date") or ""), _machine(provenance.get("machine"))
     if not date or not machine:
         raise BadInput("no date or machine", "both", str(path), "record when and where the run was made")
-    return f" (recorded {date[:10]} on {machine})"
+    how = "recorded" if RUNS.resolve() in run.resolve().parents else "live,"  # a lab's own run lies elsewhere
+    return f" ({how} {date[:10]} on {machine})"
 
 
 def _machine(machine: Any) -> str:
