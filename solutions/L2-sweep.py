@@ -4,7 +4,7 @@
 
 **Time** 60 minutes. **Before this** notebooks 06 and 07: attainment, gates, and a plan that comes before its run. **You need** nothing but this machine. **Run from the top**: each cell needs those above it.
 
-By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about ten minutes on two cores. Ask `.venv/bin/pdlab doctor --cores` first: it measures whether two of your cores slow each other down.
+By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about eighteen minutes on two cores. Ask `.venv/bin/pdlab doctor --cores` first: it measures whether two of your cores slow each other down.
 
 At the end you have compared aggregated with disaggregated serving on real vLLM servers, with the same requests and the same cores, against an opponent that was tuned first. And you have a verdict that you could defend, or a good reason to have none.
 
