@@ -318,9 +318,9 @@ for row, rate in enumerate(rates):
     for (colour, hatch), value in zip(LOOK, ttft_parts(f"main/disaggregated-cold-{rate}rps")):
         ax.barh(row, value, left=left, height=0.62, color=colour, hatch=hatch, edgecolor="white")
         left += value
-    ax.text(left + 4, row, f"{left:.0f}", va="center", fontsize=12)
+    name_at(ax, left, row, f"{left:.0f}", dx=6)
 for x, (colour, _), words in zip((2, 190, 250, 289), LOOK, ("wait for the worker", "prefill", "hand-off", "first step")):
-    ax.text(x, 3.62, words, color=colour if colour != "#009E73" else "#00704F", fontsize=11.5)
+    name_at(ax, x, 3.7, words, colour, dx=0)
 ax.set(xlim=(0, 330), ylim=(-0.5, 4.0))
 ax.set_yticks(range(4), [f"{rate}" for rate in rates])
 ax.grid(axis="y", visible=False)

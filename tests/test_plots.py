@@ -128,13 +128,18 @@ def test_direct_labels_do_not_overlap(published):
     assert all(low.y1 <= high.y0 + 1 for low, high in zip(boxes, boxes[1:]))
 
 
-def test_a_recorded_run_shows_when_and_where(tmp_path):
-    """Measured evidence of a run carries the date and machine of its provenance."""
-    (tmp_path / "provenance.json").write_text(json.dumps({"label": "measured", "date": "2026-11-30T01:00:00Z", "machine": "2 cores, no GPU"}))
-    assert str(evidence("measured", "L2", tmp_path)) == "measured (recorded 2026-11-30 on 2 cores, no GPU) · L2"
+def test_a_recorded_run_shows_when_and_where(tmp_path, monkeypatch):
+    """Measured evidence of a run carries the date and machine of its provenance, and whether it is the course's own."""
+    monkeypatch.setattr("pdlab.course.evidence.RUNS", tmp_path)
+    run = tmp_path / "some-run"
+    run.mkdir()
+    (run / "provenance.json").write_text(json.dumps({"label": "measured", "date": "2026-11-30T01:00:00Z", "machine": "2 cores, no GPU"}))
+    assert str(evidence("measured", "L2", run)) == "measured (recorded 2026-11-30 on 2 cores, no GPU) · L2"
     machine = {"cpu": "AMD EPYC", "cores": 2, "memory_gb": 24, "system": "Linux"}
-    (tmp_path / "provenance.json").write_text(json.dumps({"label": "measured", "date": "2026-11-30", "machine": machine}))
-    assert str(evidence("measured", "L2", tmp_path)) == "measured (recorded 2026-11-30 on 2 cores of AMD EPYC) · L2"
+    (run / "provenance.json").write_text(json.dumps({"label": "measured", "date": "2026-11-30", "machine": machine}))
+    assert str(evidence("measured", "L2", run)) == "measured (recorded 2026-11-30 on 2 cores of AMD EPYC) · L2"
+    monkeypatch.setattr("pdlab.course.evidence.RUNS", tmp_path / "elsewhere")
+    assert str(evidence("measured", "L2", run)) == "measured (live, 2026-11-30 on 2 cores of AMD EPYC) · L2"
 
 
 @pytest.mark.parametrize("stored", [None, "{", '{"label": "simulated"}', '{"label": "measured", "date": "2026-11-30"}'])
@@ -185,6 +190,34 @@ def test_a_name_in_the_way_is_told(published):
     assert any("touch" in line for line in plots.misplaced(close.figure))
     close.pdlab_labels[-1].set_position(close.pdlab_labels[-2].get_position())
     assert any("covers" in line for line in plots.misplaced(close.figure))
+
+
+@pytest.mark.parametrize("colour", plots.COLOURS)
+def test_names_are_dark_enough_to_read(colour):
+    """A series may have a pale colour; its name is written in one with 4.5 to 1 on the card, and pale words are told."""
+    axes = small_figure()
+    plots.name_at(axes, 2, 3, "a name", colour)
+    plots.finish(axes.figure)
+    assert not any("pale" in line for line in plots.misplaced(axes.figure))
+    axes.text(2, 3.5, "words in a raw colour", color="#56B4E9")
+    assert "'words in a raw colour' is too pale" in plots.misplaced(axes.figure)
+
+
+def test_ticks_part_thousands():
+    """A linear axis that reaches a thousand writes 2,000; a smaller one keeps its fractions."""
+    axes = small_figure()
+    axes.plot([0, 5000], [0, 0.5])
+    plots.finish(axes.figure)
+    assert "2,000" in [tick.get_text() for tick in axes.get_xticklabels()]
+    assert all("," not in tick.get_text() for tick in axes.get_yticklabels())
+
+
+@pytest.mark.parametrize(("column", "side"), [(["12", "", "1,300 ms"], "right"), (["3 of 40", "41 of 40"], "right"),
+                                              (["1 / 2 / 3.5"], "right"), (["", ""], "left"), (["12", "none"], "left")])  # fmt: skip
+def test_numbers_stand_right_beside_empty_cells(published, column, side):
+    """A column of numbers, counts or rows of them stands right, whatever cells are empty; words stand left."""
+    show.show_table([[cell] for cell in column], ["what"], label="simulated", source="s", caption="c")
+    assert re.findall(r'<td style="text-align:(\w+)', published[0][0]) == [side] * len(column)
 
 
 @pytest.mark.parametrize("words", [4, 9, 13, 22])

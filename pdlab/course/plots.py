@@ -185,7 +185,7 @@ def _spread(labels: list[Any]) -> None:
 
 
 def misplaced(fig: Figure) -> list[str]:
-    """What is wrong with where names and ticks of a finished figure stand, in words; nothing when all is well."""
+    """What is wrong with the words and ticks of a finished figure, in words; nothing when all is well."""
     card, found = fig.bbox, []
     for ax in fig.axes:
         ticks = [(text.get_text(), text.get_window_extent()) for text in ax.get_xticklabels() if text.get_text()]
@@ -193,7 +193,9 @@ def misplaced(fig: Figure) -> list[str]:
         for (one, box), (other, right) in itertools.pairwise(sorted(ticks, key=lambda tick: tick[1].x0)):
             if ax.axison and box.x1 + 3 > right.x0:
                 found.append(f"the ticks {one!r} and {other!r} touch")
-        labels = [(text.get_text(), text.get_window_extent()) for text in getattr(ax, "pdlab_labels", [])]
+        texts = [text for text in ax.texts if text.get_text().strip()]
+        labels = [(text.get_text(), text.get_window_extent()) for text in texts]
+        found += [f"{text.get_text()!r} is too pale" for text in texts if _pale(text.get_color())]
         for words, box in labels:
             if box.x0 < card.x0 or box.x1 > card.x1 or box.y0 < card.y0 or box.y1 > card.y1:
                 found.append(f"{words!r} leaves the card")
@@ -240,6 +242,15 @@ def _plain(value: float, _position: int) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
+def _pale(colour: Any) -> bool:
+    """Whether words of a colour are hard to read on the card (WCAG 2: less than 4.5 to 1); white ones stand on a bar."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in to_rgb(colour))
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return luminance < 1 and 1.05 / (luminance + 0.05) < 4.5
+
+
 def _part_thousands(axis: Any) -> None:
     """Ticks as the text writes them, 2,000 for 2000, on a linear axis that reaches so far and has no words of its own."""
     from matplotlib.ticker import ScalarFormatter
@@ -253,5 +264,9 @@ def _parted(value: float, _position: int) -> str:
 
 
 def _dark(colour: str) -> str:
-    """Text needs more contrast than a line: yellow, orange, pink and sky blue names are written darker."""
-    return {"#F0E442": "#6B6400", "#E69F00": "#8A5F00", "#56B4E9": "#1F6E9C", "#CC79A7": "#9A3F72", "#009E73": "#00704F"}.get(colour, colour)
+    """Text needs more contrast than a line: names in six of the eight colours are written darker."""
+    darker = {
+        "#D55E00": "#B34700", "#009E73": "#00704F", "#CC79A7": "#9A3F72",
+        "#E69F00": "#8A5F00", "#56B4E9": "#1F6E9C", "#F0E442": "#6B6400",
+    }
+    return darker.get(colour, colour)
