@@ -103,9 +103,8 @@ class Spec:
         **changes: Any,
     ) -> Spec:
         """One side of a plan.  The chunk size is the plan's largest unless one is given."""
-        if (live := plan.live) is None:
-            raise BadInput("a plan without a live section", "one that says how servers start")
-        pools, transfer = plan.deployments, live.nixl
+        live, pools = plan.live_section, plan.deployments
+        transfer = live.nixl
         sides: dict[str, dict[str, Any]] = {
             "aggregated": {
                 "replicas": pools.aggregated.replicas,

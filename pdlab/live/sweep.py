@@ -94,20 +94,13 @@ def main_cases(plan: plans.Plan, chunk_tokens: int | None) -> list[Case]:
 def tuning_cases(plan: plans.Plan) -> list[Case]:
     """Aggregated serving at the highest rate: each chunk size."""
     state, rate = plan.comparison.cache_state[0], plan.comparison.offered_rates_rps[-1]
-    return [Case("aggregated", state, rate, chunk, group=TUNING) for chunk in _live(plan).max_num_batched_tokens]
+    return [Case("aggregated", state, rate, chunk, group=TUNING) for chunk in plan.live_section.max_num_batched_tokens]
 
 
 def single_case(plan: plans.Plan, chunk_tokens: int | None) -> Case:
     """One replica, alone on its share of the cores, at the highest rate."""
     state, rate = plan.comparison.cache_state[0], plan.comparison.offered_rates_rps[-1]
     return Case("aggregated", state, rate, chunk_tokens, replicas=1, group=TUNING)
-
-
-def _live(plan: plans.Plan) -> plans.Live:
-    if plan.live is None:
-        raise BadInput("no live section", "one, with device and model", "plan",
-                       "Without it a plan can only be simulated.")  # fmt: skip
-    return plan.live
 
 
 def spec(plan: plans.Plan, case: Case) -> serve.Spec:
@@ -354,7 +347,7 @@ def run_sweep(
         sweep.group(out / TUNING, plan_path, [alone], among=tuning_cases(plan))
         single_goodput = _goodput(plan, out / TUNING / alone.name)
     elif chunk_tokens is None:
-        chunk_tokens = chosen(out / TUNING) or _live(plan).max_num_batched_tokens[0]
+        chunk_tokens = chosen(out / TUNING) or plan.live_section.max_num_batched_tokens[0]
     sweep.single = (plan.comparison.offered_rates_rps[-1], single_goodput)
     sweep.group(out, plan_path, main_cases(plan, chunk_tokens))
     return out

@@ -218,6 +218,14 @@ class Plan(_Section):
     live: Live | None = None
 
     @property
+    def live_section(self) -> Live:
+        """How servers start; BadInput for a plan that does not say."""
+        if self.live is None:
+            raise BadInput("a plan without a live section", "one that says how servers start", "plan",
+                           "Without it a plan can only be simulated.")  # fmt: skip
+        return self.live
+
+    @property
     def budget_unit(self) -> str:
         """``GPU`` or ``CPU core``."""
         return "GPU" if self.comparison.total_gpus is not None else "CPU core"

@@ -113,8 +113,7 @@ def _settled(up: deploy.Application) -> dict[str, dict[str, float]]:
 
 
 def _held_against(proof: dict[str, Any], texts: dict[str, list[str]], model: models.Model, wanted: plans.Plan) -> dict[str, Any]:
-    live = wanted.live
-    assert live
+    live = wanted.live_section
     shape = kv.from_config(str(Path(model.path) / "config.json"))
     formula = [kv.block_bytes_total(shape, count, live.block_size, live.dtype) for count in proof["prompt_tokens"]]
     apart = proof["designs"]["disaggregated"]["counters"].values()

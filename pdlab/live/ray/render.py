@@ -34,7 +34,7 @@ def arguments(
     (aggregated, prefill, decode).  Without it a pool's range is the plan's number alone.
     ``chunk_tokens`` is the chunk size of all engines; the plan's largest unless one is given.
     """
-    live = _live(plan)
+    live = plan.live_section
     if chunk_tokens is not None:
         live = live.model_copy(update={"max_num_batched_tokens": [chunk_tokens]})
     sides = plan.deployments
@@ -82,7 +82,7 @@ def document(
     if unknown := (replicas or {}).keys() - ranges.keys():
         raise BadInput(f"replicas for {', '.join(sorted(unknown))}", " or ".join(ranges), "replicas")
     ranges |= {pool: {"min_replicas": count, "max_replicas": count} for pool, count in (replicas or {}).items()}
-    name = options.get("name") or _live(plan).model
+    name = options.get("name") or plan.live_section.model
     application: dict[str, Any] = {
         "name": design,
         "route_prefix": "/",
@@ -107,12 +107,6 @@ def device(arguments: dict[str, Any]) -> Literal["cpu", "cuda"]:
     """What the rendered arguments of a builder ask for."""
     config = next(iter(_by_pool(arguments).values()))
     return "cpu" if "accelerator_config" in config else "cuda"
-
-
-def _live(plan: Plan) -> Live:
-    if plan.live is None:
-        raise BadInput("a plan without a live section", "one that says how servers start", "plan")
-    return plan.live
 
 
 def _config(

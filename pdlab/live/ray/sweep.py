@@ -72,7 +72,7 @@ class Sweep(sweep.Sweep):
     measure = staticmethod(run_case)
 
     def _deploy(self, directory: Path, cases: Any) -> None:
-        first, live = cases[0], sweep._live(self.plan)
+        first, live = cases[0], self.plan.live_section
         up = deploy.Application(self.plan, first.design, models.resolve(live.model), first.chunk_tokens)
         self.say(f"starting {first.label} on Ray: {', '.join(up.servers)}, a core each in Ray's books, none pinned")
         about = self.about | {"versions": ray_env.versions() | {

@@ -17,7 +17,7 @@ from pdlab.errors import BadInput
 from pdlab.live import budget, models, serve
 from pdlab.live.serve import LOOPBACK, Role
 from pdlab.measure import link_need
-from pdlab.measure.plan import Live, Plan
+from pdlab.measure.plan import Plan
 
 Design = Literal["aggregated", "disaggregated"]
 DESIGNS: tuple[Design, ...] = ("aggregated", "disaggregated")
@@ -98,12 +98,12 @@ class _OnPaper(serve.Deployment):
 
 def chunk_of(asked: Asked) -> int:
     """The chunk size of aggregated serving: what was asked for, else the plan's largest."""
-    return asked.chunk_tokens or max(_live(asked.plan).max_num_batched_tokens)
+    return asked.chunk_tokens or max(asked.plan.live_section.max_num_batched_tokens)
 
 
 def model_of(asked: Asked) -> models.Model:
     """The plan's model, or a folder (it need not be on this machine) or hub id instead of it."""
-    name = asked.model or _live(asked.plan).model
+    name = asked.model or asked.plan.live_section.model
     if name in models.MADE:
         return models.Model(name, f"{MODELS}/{name}", True, None)
     if name.startswith("/"):
@@ -117,7 +117,7 @@ def model_of(asked: Asked) -> models.Model:
 def sheet(asked: Asked, design: Design, plan_path: str, out: str, pdlab: str, naming: Naming = HERE) -> Sheet:
     """One side of the plan.  ``plan_path``, ``out`` and ``pdlab`` are words as the target writes them."""
     plan = asked.plan
-    live, chunk = _live(plan), chunk_of(asked)
+    live, chunk = plan.live_section, chunk_of(asked)
     spec = serve.Spec.from_plan(plan, design, chunk if design == "aggregated" else None)
     places = _places(plan, spec)
     paper = _OnPaper(spec, model_of(asked), [units for _, units in places])
@@ -143,7 +143,7 @@ def preflight(plan: Plan, pdlab: str, naming: Naming = HERE) -> Preflight | None
     spec = serve.Spec.from_plan(plan, "disaggregated")
     places, first_decode = _places(plan, spec), spec.prefill
     (there, units), (here, others) = places[0], places[first_decode]
-    memory = "vram" if _live(plan).device == "cuda" else "dram"
+    memory = "vram" if plan.live_section.device == "cuda" else "dram"
     both = ("--memory", memory)
     return Preflight(
         there, units[:1], (pdlab, "link", "--listen", f"{naming.own(there, 'link')}:{LINK_PORT}", *both),
@@ -167,16 +167,9 @@ def minutes(plan: Plan, designs: int) -> int:
     return math.ceil(designs * (START_MINUTES + len(compared.cache_state) * runs_s / 60))
 
 
-def _live(plan: Plan) -> Live:
-    if plan.live is None:
-        raise BadInput("a plan without a live section", "one that says how servers start", "plan",
-                       "The simulated reference plan's is data/plans/reference-16gpu-live.yaml.")  # fmt: skip
-    return plan.live
-
-
 def _places(plan: Plan, spec: serve.Spec) -> list[tuple[int, tuple[int, ...]]]:
     """Node and units of each server, dealt in order; a replica never crosses a node (the plan is refused)."""
-    live, count = _live(plan), len(spec.roles())
+    live, count = plan.live_section, len(spec.roles())
     each = spec.tensor_parallel if live.device == "cuda" else live.threads_per_server
     per_node = live.gpus_per_node or count * each
     starts = [index * each for index in range(count)]

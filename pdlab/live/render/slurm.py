@@ -56,9 +56,8 @@ def _address(node: int, name: str) -> str:
 def _options(asked: paper.Asked) -> str:
     """What the job asks of the queue."""
     plan, path = asked.plan, asked.path
-    assert plan.live is not None
     options = {
-        "job-name": f"pdlab-{path.stem}", "nodes": plan.nodes, "gpus-per-node": plan.live.gpus_per_node,
+        "job-name": f"pdlab-{path.stem}", "nodes": plan.nodes, "gpus-per-node": plan.live_section.gpus_per_node,
         "exclusive": None, "time": paper.minutes(plan, len(asked.designs)), "output": f"pdlab-{path.stem}-%j.log",
     }  # fmt: skip
     return "".join(f"#SBATCH --{name}{'' if value is None else f'={value}'}\n" for name, value in options.items())
