@@ -354,9 +354,10 @@ def show_links(tokens, rate, title, xmax):
         medians.append(float(np.median(times)))
         colour, dash = ("#0072B2", "#D55E00", "#009E73")[index], ("-", (0, (5, 2)), (0, (1, 1.3)))[index]
         ax.step(times, np.arange(1, len(times) + 1) / len(times), where="post", color=colour, linestyle=dash, marker="")
-        height = 0.12 + 0.13 * (2 - index)
-        name_at(ax, times[int(len(times) * height)], height, f"{gb_s} GB/s", colour, dx=-34)
-    ax.set(xlim=(-4, xmax), ylim=(0, 1.02))
+        height = 0.1 + 0.1 * index
+        ax.plot([times[0]] * 2, [0, height], color=colour, linestyle=dash, marker="", linewidth=1)
+        name_at(ax, times[0], height, f"{gb_s} GB/s", colour, dx=-5 if times[0] > 0.2 * xmax else 5)
+    ax.set(xlim=(0, xmax), ylim=(0, 1.02))
     words = ", ".join(f"{m:.1f} ms at {gb_s} GB/s" for m, gb_s in zip(medians, (10, 25, 100)))
     show_figure(ax, alt=f"Cumulative distribution of the simulated hand-off of {tokens:,} tokens. Medians: {words}.")
 
@@ -365,7 +366,7 @@ show_links(2000, 2, "Ten times the link, and the hand-off of 2,000 tokens takes 
 
 # %% [markdown]
 """
-Decode takes a newcomer between two of its steps, and a step takes 10 ms. Whatever the wire saves below that, the step boundary takes back. (The simulator's links have no set-up time; yours has.)
+The upright lines stand at each link's quickest hand-off, its floor. Nearly all hand-offs take longer. Decode takes a newcomer between two of its steps, and a step takes 10 ms. Whatever the wire saves below that, the step boundary takes back. (The simulator's links have no set-up time; yours has.)
 
 So what happens at other lengths? For **300 tokens** the floors of a rank are 1.23 ms at 10 GB/s and 0.12 ms at 100. For **8,192 tokens** they are 33.55 and 3.36 ms. From 10 to 100 GB/s, what does the **median** hand-off become? One of `"a tenth"`, `"a third"`, `"about the same"`.
 """
