@@ -7,6 +7,7 @@ with it, is left out and the rest is run again; the first outcome of an exercise
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -30,6 +31,7 @@ import yaml
 from pdlab.course import exercises, grade_merge, grade_sandbox, kernels
 from pdlab.course.checks import GRADING, JOB
 from pdlab.course.grade_merge import Backbone, Merge
+from pdlab.course.warm import Child, Warm
 from pdlab.errors import BadInput
 
 
@@ -102,8 +104,8 @@ def grade(paths: list[Path], limits: Limits = Limits(), jobs: int | None = None)
     Raises BadInput when the course itself has no answers notebooks.
     """
     answers = grade_merge.backbones(root() / "solutions")
-    with ThreadPoolExecutor(jobs or min(len(paths) or 1, os.cpu_count() or 1)) as pool:
-        return list(pool.map(lambda path: _grade_one(path, answers, limits), paths))
+    with Warm(["pdlab.course.grade_run"], _own_environment()) as judge, ThreadPoolExecutor(jobs or min(len(paths) or 1, os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda path: _grade_one(path, answers, limits, judge), paths))
 
 
 def root() -> Path:
@@ -111,11 +113,11 @@ def root() -> Path:
     return exercises.folder().parents[1]
 
 
-def _grade_one(path: Path, answers: list[Backbone], limits: Limits) -> Report:
+def _grade_one(path: Path, answers: list[Backbone], limits: Limits, judge: Warm) -> Report:
     """The report on one notebook; whatever goes wrong with it stands there and nowhere else."""
     report = Report(str(path))
     try:
-        _fill(report, path, answers, limits)
+        _fill(report, path, answers, limits, judge)
     except BadInput as error:
         report.error = str(error)
     except Exception as error:  # nobody thought of it; the rest of the batch is graded all the same
@@ -124,14 +126,14 @@ def _grade_one(path: Path, answers: list[Backbone], limits: Limits) -> Report:
     return report
 
 
-def _fill(report: Report, path: Path, answers: list[Backbone], limits: Limits) -> None:
+def _fill(report: Report, path: Path, answers: list[Backbone], limits: Limits, judge: Warm) -> None:
     started = time.monotonic()
     learner = grade_merge.read_learner(path)
     backbone = grade_merge.choose(learner, answers, path)
     report.course_notebook = backbone.name
     merged = grade_merge.merge(learner, backbone)
     try:
-        records, culprits = _run_to_the_end(merged, limits, started + limits.notebook_s)
+        records, culprits = _run_to_the_end(merged, limits, started + limits.notebook_s, judge)
     except RuntimeError as error:
         report.error = f"{path}: its kernel did not start ({error}). Run pdlab doctor, and grade it again"
         return
@@ -144,7 +146,7 @@ def _fill(report: Report, path: Path, answers: list[Backbone], limits: Limits) -
 Records = dict[str, dict[str, Any]]
 
 
-def _run_to_the_end(merged: Merge, limits: Limits, deadline: float) -> tuple[Records, dict[str, str]]:
+def _run_to_the_end(merged: Merge, limits: Limits, deadline: float, judge: Warm) -> tuple[Records, dict[str, str]]:
     """Run, leaving out each cell that ends the kernel, until every cell that is left has run.
 
     Raises RuntimeError when no kernel starts, twice.
@@ -153,7 +155,7 @@ def _run_to_the_end(merged: Merge, limits: Limits, deadline: float) -> tuple[Rec
     unstarted = 0
     culprits: dict[str, str] = {}
     while time.monotonic() < deadline and len(culprits) <= len(merged.cells):
-        lines, trouble = _run(merged, frozenset(culprits), limits, deadline)
+        lines, trouble = _run(merged, frozenset(culprits), limits, deadline, judge)
         for line in lines:
             records.setdefault(line["key"], line)
         order = [cell.key for cell in merged.cells]
@@ -170,7 +172,9 @@ def _run_to_the_end(merged: Merge, limits: Limits, deadline: float) -> tuple[Rec
     return records, culprits
 
 
-def _run(merged: Merge, without: frozenset[str], limits: Limits, deadline: float) -> tuple[list[dict[str, Any]], str]:
+def _run(
+    merged: Merge, without: frozenset[str], limits: Limits, deadline: float, judge: Warm
+) -> tuple[list[dict[str, Any]], str]:
     """One run of nbval on the merge in a fresh temporary copy: a line for each cell that ended.
 
     The text is not empty when the run failed before its first cell.
@@ -182,20 +186,22 @@ def _run(merged: Merge, without: frozenset[str], limits: Limits, deadline: float
         cwd = _copy_course(given, merged.name)
         nbformat.write(merged.notebook(without), kept / "merged.ipynb")
         (kept / "pytest.ini").write_text("[pytest]\n")
+        (kept / "job.json").write_text(json.dumps(_job(merged, given, cwd, limits)))
         reading, writing = os.pipe()
-        (kept / "job.json").write_text(json.dumps(_job(merged, given, cwd, limits, writing)))
-        with open(kept / "stderr", "w+b") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pdlab.course.grade_run"],
-                cwd=kept,
-                env=_own_environment(kept / "job.json"),
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-                pass_fds=(writing,),
-                start_new_session=True,
-            )
-            os.close(writing)
+        with open(kept / "stderr", "w+b") as stderr, open(os.devnull, "rb") as nothing:
+            try:
+                process = judge.start(
+                    "pdlab.course.grade_run:main",
+                    fds=[nothing.fileno(), stderr.fileno(), stderr.fileno(), writing],
+                    cwd=kept,
+                    env={JOB: str(kept / "job.json")},
+                    new_session=True,
+                )
+            except BaseException:
+                os.close(reading)
+                raise
+            finally:
+                os.close(writing)
             try:
                 text = _read_until(reading, deadline)
             finally:
@@ -220,29 +226,29 @@ def _read_until(pipe: int, deadline: float) -> bytes:
     return b"".join(parts)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Child) -> None:
     """Wait for the run to tidy up, then end whatever is left of it."""
     try:
         process.wait(timeout=5)
     except subprocess.TimeoutExpired:
-        family = psutil.Process(process.pid).children(recursive=True)
+        family: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = psutil.Process(process.pid).children(recursive=True)
         process.kill()  # it hangs, or time is up; either way nothing more is to be learnt from it
         for member in family:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
-            except psutil.NoSuchProcess:
-                continue
         process.wait()
 
 
-def _own_environment(job: Path) -> dict[str, str]:
-    """For the process that judges: the course's own package, and no plugin but those named."""
+def _own_environment() -> dict[str, str]:
+    """For the process that judges: the course's own package, no plugin but those named, one thread at a fork."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     own = str(Path(exercises.__file__).parents[2])
-    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": own, JOB: str(job)}
+    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": own, "OPENBLAS_NUM_THREADS": "1"}
 
 
-def _job(merged: Merge, given: Path, cwd: Path, limits: Limits, pipe: int) -> dict[str, Any]:
+def _job(merged: Merge, given: Path, cwd: Path, limits: Limits) -> dict[str, Any]:
     scratch = given / "scratch"
     sandbox = {
         "read": [],
@@ -272,7 +278,6 @@ def _job(merged: Merge, given: Path, cwd: Path, limits: Limits, pipe: int) -> di
         "env": environment,
         "memory_bytes": limits.memory_bytes,
         "cell_timeout_s": limits.cell_s,
-        "pipe": pipe,
     }
 
 
