@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
-import pytest
+import forked
 import yaml
 from fake_http import Peer, plain, tokens
 
-from pdlab.live import serve
+from pdlab.live import front, serve
 from pdlab.measure import traces, workload
 
 TRANSFER = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_block_ids": [1], "remote_num_tokens": 3}
@@ -77,10 +78,9 @@ class FakeDeployment:
 
 @contextmanager
 def scripted() -> Iterator[type[FakeDeployment]]:
-    """Scripted servers in the place of real ones; ``made`` starts empty."""
-    with pytest.MonkeyPatch.context() as patch:
+    """Scripted servers in the place of real ones, behind the real router; ``made`` starts empty."""
+    with mock.patch.object(serve, "Deployment", FakeDeployment), mock.patch.object(front, "subprocess", forked):
         FakeDeployment.made = []
-        patch.setattr(serve, "Deployment", FakeDeployment)
         yield FakeDeployment
 
 
@@ -99,10 +99,10 @@ def write_plan(directory: Path, **comparison) -> Path:
     return path
 
 
-if __name__ == "__main__":  # a sweep to be killed
-    import sys
-
-    from pdlab.live import serve, sweep
+def main(arguments: list[str]) -> int:
+    """A sweep to be killed: the paths of its plan and of its directory."""
+    from pdlab.live import sweep
 
     serve.Deployment = FakeDeployment
-    sweep.run_sweep(sys.argv[1], sys.argv[2], resume=True)
+    sweep.run_sweep(*arguments, resume=True)
+    return 0

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import forked
 import pytest
 from fake_http import DONE, END, HEAD, Peer, chunk, frame, plain, tokens
 
@@ -33,10 +34,8 @@ def prefilled(seen):
 @contextmanager
 def running(log: Path, *options: str) -> Iterator[str]:
     """A router process; its host:port."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pdlab.live.router", *options, "--log", str(log), "--until-stdin-closes"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "pdlab.live.router", *options, "--log", str(log), "--until-stdin-closes"]
+    process = forked.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield json.loads(process.stdout.readline())["url"].removeprefix("http://")
     finally:

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import forked
 import pytest
 from fake_deployment import scripted, write_plan
 
@@ -26,10 +26,7 @@ def test_killed_at_random_moments_a_sweep_has_every_request_exactly_once(tmp_pat
     moments = random.Random(seed)
     kills = 0
     for _ in range(2):
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("fake_deployment.py")), str(path), str(out)],
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        process = forked.popen([sys.executable, "-m", "fake_deployment", str(path), str(out)], stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while not (out / "plan.yaml").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
