@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -182,7 +183,17 @@ def main() -> int:
     os.environ.update(request["env"])
     module, _, function = request["call"].partition(":")
     sys.argv[:] = [module, *request["arguments"]]
-    return getattr(importlib.import_module(module), function)(request["arguments"])
+    try:
+        status = getattr(importlib.import_module(module), function)(request["arguments"])
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(status or 0)  # taking every module apart would take longer than many a program
 
 
 if __name__ == "__main__":
