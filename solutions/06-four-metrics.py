@@ -202,7 +202,7 @@ check("6.3", latencies)
 
 # %% [markdown]
 """
-Make TPOT a function. It gets the arrival times of the frames with tokens, in ms, and how many tokens each brought. It returns the TPOT in ms. With fewer than two tokens there is nothing to divide by, and no number is right, least of all 0: return the text `"undefined"`.
+Make TPOT a function. It gets the arrival times of the frames with tokens, in ms, and how many tokens each brought. It returns the TPOT in ms. With fewer than two tokens there is nothing to divide by, and no number is right, least of all 0: return the text `"undefined"`. The number of frames is no part of that rule: four tokens in a single frame have a TPOT, and it is 0.
 """
 
 # %% exercise="6.4"

@@ -512,7 +512,7 @@ Don't. Check it, with laws that hold whatever is inside.
 
 **Little's law.** In any system that fills and empties, the mean number inside equals arrivals a second times the mean stay: L = λ × W. Count L by looking in at many moments, take W from each request's own clock. If a unit were wrong, or a request missing, the two would disagree.
 
-Write the left side. Given the start and end times of requests, return the mean number of requests inside, from the first start to the last end. In the head: one request that is inside all the time gives 1.
+Write the left side. Given the start and end times of requests, return the mean number of requests inside, from the earliest start to the latest end. They come in any order: the last of the list need not be the last to end. In the head: one request that is inside all the time gives 1.
 """
 
 # %% exercise="7.8"
