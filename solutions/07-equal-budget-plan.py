@@ -74,7 +74,7 @@ predict("7.b", grows_by_ms)
 """
 ## The plan comes before the run
 
-After a run everyone can explain why their side should have had another chunk size. So write it all down first. This is the course's reference plan, the file that every run below was made from:
+After a run everyone can explain why their side should have had another chunk size. So write it all down first. This is the course's reference plan, the file that every run below starts from. Not everything that was run stands in it. Look at its `offered_rates_rps`; we come back to them.
 """
 
 # %%
@@ -146,7 +146,7 @@ A plan can be sound and still be a poor one. Change F is such a case: at 1 reque
 
 ## The sweep
 
-Now the two sides, run by run. Everything is **simulated**: AISimulate, a simulator from the Dynamo project, predicts the course of every request on 16 H100. It knows kernels and schedulers; it knows nothing of your network, your router or your luck. We come to how far it can be trusted.
+Now the two sides, run by run. Everything is **simulated**: AISimulate, a simulator from the Dynamo project, predicts the course of every request on 16 H100. The rates above 8 are not the plan's: they were added to it, and we come to why. It knows kernels and schedulers; it knows nothing of your network, your router or your luck. We come to how far it can be trusted.
 """
 
 
@@ -178,6 +178,19 @@ sweep_table("disaggregated", "One TP8 worker prefills, one TP8 worker decodes")
 """
 Take your time with these two tables. The second design has quiet gaps between its tokens and long waits for the first one. With the first design it is the other way round. Compare one row: at 4 requests/s the P99 gap is 94 ms against 11, and the P99 TTFT is 160 ms against 283. **Both designs pass, each with a tail that the other does not have.**
 
+One word in the first table needs care. At 20 requests/s nothing is attained, the median first token takes seconds, and the queue is called *steady*.
+"""
+
+# %%
+trend = slo.analyse(run("main/aggregated-cold-20rps"), the_plan.acceptance).queue_trend
+quarters = ", ".join(f"{mean:.0f}" for mean in trend.quarter_means)
+print(f"aggregated at 20/s, requests in the system, mean of each quarter: {quarters}")
+print(f"rise from the second to the last: {trend.rise:.0f}, chance allows {trend.noise:.0f}   [simulated]")
+
+# %% [markdown]
+"""
+The gate asks one thing: does the number of requests in the system *go on* rising, from the second quarter of the arrivals to the last, by more than chance explains? (Two standard deviations of the number of arrivals in that time.) Here a long queue has formed by the second quarter. From then on it grows by less than chance allows, so this run is too short to prove growth. *Steady* does not mean short, and it is no proof of balance. It is attainment that stops this run.
+
 *Capacity* is the highest tested rate that meets all gates. Two words in that sentence do the work. *Tested*: between 14 and 16 nothing was run, so nothing is known. And *highest* must not jump over a failure: if 8 fails and 12 passes, one of the two was luck.
 
 Write it. `points` is a list of `[rate, verdict]` in any order; a verdict is `"pass"`, `"fail"` or `"not_evaluable"`. Return the highest rate that passes and has nothing but passes below it, or `0` if there is none.
@@ -205,13 +218,20 @@ def capacity_rps(points):
 check("7.2", capacity_rps)
 
 # %%
+own_rates = the_plan.comparison.offered_rates_rps
 for design in ("aggregated", "disaggregated"):
-    found = slo.capacity(reports("main", design))
-    print(f"{design:<14} {found.rate_rps:g} requests/s: {found.reason}   [simulated]")
+    points = reports("main", design)
+    planned, found = slo.capacity([p for p in points if p[0] in own_rates]), slo.capacity(points)
+    print(f"{design:<14} at the plan's own rates: {planned.rate_rps:g} requests/s ({planned.reason})")
+    print(f"{'':<14} with the added ones: {found.rate_rps:g} requests/s ({found.reason})   [simulated]")
 
 # %% [markdown]
 """
-That is Ben's line: 14 and 10. But the table above says *chunk 2,048*. Who chose that?
+The second lines are Ben's: 14 and 10. The first are what the plan as written says. It names four rates, from 1 to 8, for 600 s each, and at these both sides pass everything. So its own answer is *at least 8, on both sides*: no difference.
+
+The rates from 10 up were added to it, with the same trace and the same limits but 1,600 requests a run, because a sweep in which nothing fails finds no capacity. That has a price. Whoever adds rates can stop where the result pleases, and this plan does not forbid it. So read 14 against 10 as a finding with its rates named, not as the plan's promise kept. To confirm it, put these rates into a plan before the run, and meet them with a trace that was not used here: on this one a deterministic simulator can only repeat itself.
+
+And the table above says *chunk 2,048*. Who chose that?
 
 ## Tune the opponent first
 
@@ -237,6 +257,8 @@ show_table(
 
 # %% [markdown]
 """
+At 8/s the chunk of 2,048 has a P99 TTFT of 215 ms here and of 196 ms in the first table. It is one design on one trace, and the number of requests differs: 1,000 a run here, 4,800 there. A P99 of a thousand rests on its ten slowest. So compare rows within a table.
+
 The last line is the default, and its capacity is *refused*. At 12 requests/s the largest gap of the whole run is 257 ms. The simulator reports no gaps by request, so nobody can say how many requests had one above 200 ms. It may be one, it may be all. An analyser that guessed here would be making the number up.
 
 Choose. `chunk` is the size you run the comparison with: the highest capacity, and of equals the smallest gap. `why_not_4096` and `why_not_8192` are each one of `"lower capacity"`, `"larger gap"`, `"not evaluable"`.
@@ -366,7 +388,20 @@ show_links(2000, 2, "Ten times the link, and the hand-off of 2,000 tokens takes 
 
 # %% [markdown]
 """
-The upright lines stand at each link's quickest hand-off, its floor. Nearly all hand-offs take longer. Decode takes a newcomer between two of its steps, and a step takes 10 ms. Whatever the wire saves below that, the step boundary takes back. (The simulator's links have no set-up time; yours has.)
+The upright lines stand at each link's quickest hand-off, its floor. Nearly all hand-offs take longer, by more than a decode step of 10 ms even where the wire takes 0.8. Where does it go? The simulator notes two moments: when decode has reserved room for the KV, and when it takes the request in.
+"""
+
+# %%
+print("                 floor   until room is reserved   from then until taken in   (median ms)   [simulated]")
+for gb_s in (10, 25, 100):
+    stages = [r["stage_ns"] for r in records.rows(run(f"links/disaggregated-2000-tokens-{gb_s}-GB_s-cold-2rps").table)]
+    until_room = [(s["transfer_start"] - s["prefill_end"]) / 1e6 for s in stages]
+    until_in = [(s["transfer_end"] - s["transfer_start"]) / 1e6 for s in stages]
+    print(f"link of {gb_s:>3} GB/s  {min(until_in):>5.1f}  {np.median(until_room):>23.1f}  {np.median(until_in):>25.1f}")
+
+# %% [markdown]
+"""
+Both moments lie between two steps of decode. So a hand-off meets two boundaries. First it waits for the step that is running, half a step on average; then room is reserved and the bytes move. They arrive while the next step runs, and decode takes the request in when that one ends: a whole step, whether the wire takes 0.8 ms or 8. Only an idle decode pool takes it at the floor. **Whatever the wire saves below a step, the boundary takes back.** (That is how this simulator's decode works; an engine that reserves sooner has one boundary less. And its links have no set-up time; yours has.)
 
 So what happens at other lengths? For **300 tokens** the floors of a rank are 1.23 ms at 10 GB/s and 0.12 ms at 100. For **8,192 tokens** they are 33.55 and 3.36 ms. From 10 to 100 GB/s, what does the **median** hand-off become? One of `"a tenth"`, `"a third"`, `"about the same"`.
 """
@@ -466,7 +501,7 @@ show_figure(ax, alt=(
 
 # %% [markdown]
 """
-That is Dee's line: 16 against 22, each side at its best layout. It is the strongest case for disaggregation in this notebook. It also says where the gain came from: not from *splitting*, which in C, D and E loses, but from sizing the two pools for this mix.
+That is Dee's line: 16 against 22, each side at its best layout. It is the strongest case for disaggregation in this notebook. It also says where the gain came from: not from *splitting*, which loses in A, C, D and E, but from sizing the two pools for this mix.
 
 ## Cold and warm
 
@@ -627,9 +662,11 @@ Row A is the one to remember. Two replicas at a fifth of one is no baseline. It 
 
 ## The miniature, measured
 
-All of this was predicted. The same question can be put to real servers, on a smaller stage: two CPU cores, SmolLM2-135M, vLLM, NIXL over loopback. Aggregated is two replicas of one core each. Disaggregated is one core that prefills and one that decodes. The plan has the same keys (`data/plans/miniature-2core.yaml`), with limits that a CPU can meet (TTFT 2,000 ms, TPOT 100 ms, no gap above 250 ms) and a gate of 90 %, since its runs are short. Prompts have 64 tokens, one in seven has 768, and answers have 24. Aggregation was tuned over three chunk sizes first, and two replicas beat one.
+All of this was predicted. The same question can be put to real servers, on a smaller stage: two CPU cores, SmolLM2-135M, vLLM, NIXL over loopback. Aggregated is two replicas of one core each. Disaggregated is one core that prefills and one that decodes. The plan has the same keys (`data/plans/miniature-2core.yaml`), with limits that a CPU can meet (TTFT 2,000 ms, TPOT 100 ms, no gap above 250 ms) and a gate of 90 %, since its runs are short. Prompts have 64 tokens, one in seven has 768, and answers have 24. Aggregation was tuned over three chunk sizes first, and one replica alone was run beside the two.
 
 The runs have 45 to 135 requests. A P99 of so few would be the word of one. So the table shows medians, the worst case, and the interval of the attainment.
+
+Lab L2 takes these runs apart, and it asks you for three guesses first. If you mean to do it, leave the table and the closed line below it until you come back. Otherwise call `show_miniature()`.
 """
 
 # %%
@@ -645,18 +682,28 @@ for entry in records.read_sweep(MINIATURE).entries:
         f"{r.max_itl_ms.p50:.0f} / {r.max_itl_ms.max:.0f}",
         f"{100 * r.joint_attainment.all_offered:.0f} % ({100 * low:.0f} % to {100 * high:.0f} %)", r.verdict,
     ])
-show_table(
-    rows,
-    ["design", "requests/s", "offered", "TTFT P50/max, ms", "TPOT P50/max, ms", "largest gap P50/max, ms", "attainment (95 % interval)", "verdict"],
-    caption="The same comparison on two CPU cores, with real servers",
-    label="measured", source="vLLM 0.32 on CPU, SmolLM2-135M, NIXL over loopback", run=MINIATURE / "aggregated-cold-1.5rps",
-)
+
+
+def show_miniature():
+    """The six measured runs as a table."""
+    show_table(
+        rows,
+        ["design", "requests/s", "offered", "TTFT P50/max, ms", "TPOT P50/max, ms", "largest gap P50/max, ms", "attainment (95 % interval)", "verdict"],
+        caption="The same comparison on two CPU cores, with real servers",
+        label="measured", source="vLLM 0.32 on CPU, SmolLM2-135M, NIXL over loopback", run=MINIATURE / "aggregated-cold-1.5rps",
+    )
+
+
 
 # %% [markdown]
 """
-Here both sides pass at the two lower rates and fail at the highest: one capacity, two characters. The split keeps its gaps short and makes everybody wait longer for the first token; with the replicas it is the other way round. At 3 requests/s the intervals lie apart, and the split is ahead. At 4.5 they overlap, and nothing can be said.
+<details><summary>What came out of the miniature: open this after lab L2, or if you leave the lab out</summary>
+Both sides pass at the two lower rates and fail at the highest: one capacity, two characters. The split keeps its gaps short and makes everybody wait longer for the first token; with the replicas it is the other way round. At 3 requests/s the intervals lie apart, and the split is ahead. At 4.5 they overlap, and nothing can be said.
 
-The two characters are those of the simulated tables. The verdict is not: on 16 GPUs the single prefill pool was full first, and Ben found 14 against 10; on two cores both sides stop at the same rate. **A simulation of one machine and a measurement of another may agree in the reason and differ in the verdict**, or the other way round. So neither may be quoted for the other. Lab L2 looks into the stages of these runs.
+The two characters are those of the simulated tables. The verdict is not: on 16 GPUs the single prefill pool was full first, and Ben found 14 against 10; on two cores both sides stop at the same rate.
+</details>
+
+One thing can be said without opening it. **A simulation of one machine and a measurement of another may agree in the reason and differ in the verdict**, or the other way round. So neither may be quoted for the other.
 
 ## What would change this answer?
 
@@ -697,7 +744,7 @@ So now all four engineers have their place:
 | engineer | what was asked |
 |---|---|
 | Ana, 4 and 10 | a split against an opponent with a bad chunk size |
-| Ben, 14 and 10 | the plan as written, opponent tuned |
+| Ben, 14 and 10 | the plan's two sides, opponent tuned, at rates added above the plan's |
 | Cho, 24 and 20 | the same with a warm cache |
 | Dee, 16 and 22 | each side at the best layout that was searched |
 
@@ -707,7 +754,7 @@ Other things would turn the answer as well: longer answers (decode fills up), pr
 
 ## Recap
 
-1. Write the plan first: what both sides share, what differs, what counts, out of how many.
+1. Write the plan first: what both sides share, what differs, what counts, out of how many, at which rates. What is added later is called added.
 2. Capacity is the highest *tested* rate with nothing but passes below it. A gate without data is *not evaluable*, never a guess.
 3. Tune the opponent's chunk size, and search the split, before you compare.
 4. The 1:1 split turns one prefill worker into the queue; the best split of this mix is 3 : 1. The same GPUs, from 10 to 22 requests/s.
