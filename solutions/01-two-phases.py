@@ -17,7 +17,7 @@ from pdlab.theory import kv, roofline
 """
 ## A puzzle
 
-Four readers are each watching an answer grow, on one server. Then someone else sends that server a prompt of 3,000 tokens. Nothing fails, and nobody is turned away. This is what the run of that scene shows about the four:
+Four readers are each watching an answer grow, on one server. Then someone else sends that server a prompt of 3,000 tokens. Nothing fails, and nobody is turned away. The scene was played three times. This is what the run shows about the four:
 """
 
 # %%
@@ -32,7 +32,7 @@ whole = scene["chunk-4096"]  # here a prompt of 3,000 tokens is prefilled in one
 usual = np.median(np.concatenate([episode.quiet for episode in whole]))
 longest = max(episode.during.max() for episode in whole)
 print(f"before the prompt   a token every {usual:.0f} ms (median)   [measured, recorded]")
-print(f"after it arrives    the longest gap is {longest:,.0f} ms")
+print(f"after it arrives    the longest gap is {longest:,.0f} ms, in the worst of {len(whole)} repetitions")
 
 # %% [markdown]
 """
@@ -247,8 +247,8 @@ Llama-3.1-8B decodes a batch of 64 with 2,000 tokens of context each, in BF16, o
 |---|---|
 | A | the batch doubles to 128 |
 | B | the contexts grow to 8,000 tokens |
-| C | the model has 32 KV heads instead of 8, so MHA instead of GQA |
-| D | weights and KV are stored in FP8; the products are still BF16 |
+| C | the model has 32 KV heads instead of 8: each query head has its own keys and values (multi-head attention, MHA), where four shared them before (grouped-query attention, GQA) |
+| D | weights and KV are stored in FP8, a number format of one byte; the products are still BF16 |
 | E | an H200 does the step |
 """
 
@@ -420,7 +420,7 @@ print(f"separate workers: median gap {before:.0f} ms before, {meanwhile:.0f} ms 
 
 # %% [markdown]
 """
-The dots are the token gaps of the four streams in one repetition, a panel for each setting; the dotted line marks the long prompt's first token. The *usual gap* is the median before the prompt comes. Three repetitions are few, so where two ranges overlap, we cannot say which setting is the better one.
+The dots are the token gaps of the four streams in one repetition, a panel for each setting; the dotted line marks the long prompt's first token. (It is the first repetition; the puzzle gave the longest gap of all three.) The *usual gap* is the median before the prompt comes. Three repetitions are few, so where two ranges overlap, we cannot say which setting is the better one.
 
 What does this run show? For each statement: is it `"shown"`, `"not shown"`, or `"contradicted"` by the figures above?
 
@@ -451,7 +451,7 @@ check("1.9", verdicts)
 
 # %% [markdown]
 """
-Separate workers kept the longest gap below that of the smallest pieces, and nobody had to choose a size. The line under the table says why: while one core prefills, the gaps on the other are no longer than before. In this run the one does not disturb the other. The long prompt pays for it: it has one core where it had two, and its first token comes about twice as late as when it is taken in one piece. In the last panel the dots drop a while after that token, when nothing in the scene changes. Why, this run does not tell; the machine has slower and faster seconds of its own, and three repetitions stand in the table for that reason.
+Separate workers kept the longest gap below that of the smallest pieces, and nobody had to choose a size. The line under the table says why: while one core prefills, the gaps on the other are no longer than before. In this run the one does not disturb the other. The long prompt pays for it: it has one core where it had two, and its first token comes about twice as late as when it is taken in one piece. And the four readers pay too, a little and all the time: their usual gap, before any long prompt comes, is 51 to 73 ms with separate workers and 38 to 43 ms in one piece. Decode has one core there in place of two. That is one candidate; the upkeep of transfers on that core and the memory that two cores share are others, and this run does not tell them apart. In the last panel the dots drop a while after that token, when nothing in the scene changes. Why, this run does not tell; the machine has slower and faster seconds of its own, and three repetitions stand in the table for that reason.
 
 An earlier recording of this scene told another story. The gaps on the decode core doubled during a prefill, and an explanation was at hand: two cores share a memory. Then somebody looked at which core each thread ran on. vLLM's NIXL connector had moved the computing thread of both workers to the same one. Lab L2 has the details; an equal budget on paper need not be one on the machine.
 

@@ -384,7 +384,7 @@ check("6.9", kept_by)
 
 # %% [markdown]
 """
-The course's rule makes it 87 of 100: the 89 that others call good hold two answers that stalled for 400 ms, which no mean shows. Its dispatch-lag gate fails as well. Here is the whole of it, as `pdlab analyze` would print the gates:
+The course's rule makes it 87 of 100: the 89 that others call good hold two answers that stalled for 400 ms, which no mean shows. (It is not one of the six; in the figure below it stands beside the five that print a share.) Its dispatch-lag gate fails as well. Here is the whole of it, as `pdlab analyze` would print the gates:
 """
 
 # %%
@@ -411,7 +411,7 @@ ax.axvline(95, color="#595959", linestyle=":")
 name_at(ax, 95, len(shares) - 0.45, "gate: 95 %", "#1B1B1B", dx=6)
 ax.set_yticks(range(len(shares)), [name for name, _ in shares])
 ax.set(xlim=(85, 100), ylim=(-0.6, len(shares) - 0.1))
-show_figure(ax, alt="Share of good requests in one run by six definitions, with a gate at 95 %. From below: "
+show_figure(ax, alt="Share of good requests in one run by five tools' definitions and this course's, with a gate at 95 %. From below: "
     + "; ".join(f"{name}, {100 * share:.1f} %" for name, share in shares) + ".")
 
 # %% [markdown]
@@ -422,14 +422,14 @@ Where the differences come from:
 - **Is one token good?** vLLM bench and DistServe set TPOT to 0, which beats any limit. guidellm calls them undetermined and takes them out of the share. aiperf and inference-perf have no ITL or TPOT for them, and so they are not good.
 - **Do failures count?** In guidellm and aiperf they stay in the denominator. inference-perf and DistServe's scripts divide by what came back.
 - **Which TPOT?** guidellm's *time per output token* is (last − start) / n and so holds TTFT; its ITL does not. aiperf divides by the tokens after the first frame. The others divide by n − 1.
-- **What is the first token?** vLLM bench takes the first chunk that has choices, even one without text. In the stream above its TTFT would be 12 ms. No such frame stands in this log.
+- **What is the first token?** vLLM bench takes the first frame that has choices, even one without text. In the stream above its TTFT would be 12 ms. No such frame stands in this log.
 - **From when?** MLPerf counts TTFT from the time a request was due. Its is the only verdict of the six that notices the client's stumble; guidellm and inference-perf record the delay, but judge without it.
 
 **What would change this answer?** A clean run. Without failures, one-token answers, stalls and a late client, all of them call the same requests good. Definitions matter when something goes wrong, which is when you look.
 
 ### What a file cannot tell
 
-These tools leave result files, and `pdlab analyze` reads three of them. It does not improve on what they hold. A failed request in a vLLM bench file has a TTFT of 0.0; that is a blank, not a latency. An error frame leaves no mark at all there, other than a token count that does not fit its chunks. A guidellm file has the first and the last token's time and none between, so a limit on the largest gap cannot be judged from it. In such a case the gate says *not evaluable*, and so does the verdict. "We don't know" is a result.
+These tools leave result files, and `pdlab analyze` reads three of them. It does not improve on what they hold. A failed request in a vLLM bench file has a TTFT of 0.0; that is a blank, not a latency. An error frame leaves no mark at all there, other than a token count that does not fit its frames. A guidellm file has the first and the last token's time and none between, so a limit on the largest gap cannot be judged from it. In such a case the gate says *not evaluable*, and so does the verdict. "We don't know" is a result.
 
 ## Who kept the time?
 
@@ -495,7 +495,7 @@ Each of these was found in a released tool, by pointing it at a server whose eve
 
 **All three**, when several frames arrive in one read, give them nearly the same time. The stamp is taken by the program, after the read; the frames behind the first have waited in the socket. The gaps inside such a read are wrong, and so is the gap after it. Only the kernel knows when each packet came.
 
-How wrong is a stamp? Each client ran at 20 requests/s on one core, against a server on the other that wrote down its own times. (vLLM bench 0.32.0, guidellm 0.8.1, aiperf 0.13.0; `pdlab` is the client of this course. guidellm exports no times of single chunks.)
+How wrong is a stamp? Each client ran at 20 requests/s on one core, against a server on the other that wrote down its own times. (vLLM bench 0.32.0, guidellm 0.8.1, aiperf 0.13.0; `pdlab` is the client of this course. guidellm exports no times of single frames.)
 """
 
 # %%
@@ -541,13 +541,13 @@ print(f"the three largest: {', '.join(f'{t:.1f}' for t in ttft[-3:])} ms   [hypo
 
 # %% [markdown]
 """
-193 ms or 900 ms, one passes and one fails, from the same 94 numbers. Neither method is at fault. With 94 values, p99 lies beyond the last but one; it is one request's luck. A percentile of fewer than a hundred points comes with an interval or not at all.
+193 ms or 900 ms, one passes and one fails, from the same 94 numbers. Neither method is at fault. With 94 values, p99 lies beyond the last but one; it is one request's luck. That goes for MLPerf's p99 above as well, a value between two requests that none of them had: its rule can be read off this log, but so short a log is no evidence by it. A percentile of fewer than a hundred points comes with an interval or not at all.
 
 Attainment has an interval too. If 90 of 100 are good, the true share may well be 85 % or 93 %. Wilson's interval says how far: from 82.6 % to 94.5 %, with 95 % confidence. For a *flawless* run of n requests its lower end has a short form:
 
     lower end = n / (n + 3.84)
 
-Three good requests of three: the true share may be as low as 3 / 6.84 = 44 %. To show 95 %, n / (n + 3.84) must reach 0.95, so n is at least 3.84 × 0.95 / 0.05, which rounds up to 73.
+The 3.84 is 1.96², and within 1.96 standard deviations of its mean lie 95 % of a normal distribution. Three good requests of three: the true share may be as low as 3 / 6.84 = 44 %. To show 95 %, n / (n + 3.84) must reach 0.95, so n is at least 3.84 × 0.95 / 0.05, which rounds up to 73.
 """
 
 # %%

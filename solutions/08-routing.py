@@ -307,9 +307,11 @@ check("8.8", choose_decode)
 """
 ## Where should the threshold be?
 
-Both rules have a number of tokens in them. Where does it come from? A first answer, on this course's hypothetical model. Suppose that local prefill disturbs its neighbours by 2 ms at 300 tokens, and in proportion for longer prompts. Suppose a serial hand-off with 1 ms of setup. Then the hand-off costs less than the disturbance from some length on:
+Both rules have a number of tokens in them. Where does it come from? A first answer, on the 80-layer model of notebook 02 (hypothetical). Suppose that local prefill disturbs its neighbours by 2 ms at 300 tokens, and in proportion for longer prompts. Suppose a serial hand-off with 1 ms of setup. Then the hand-off costs less than the disturbance from some length on:
 
     1 + 0.32768 × tokens / link   <   2 × tokens / 300          (ms; link in GB/s)
+
+The left side is notebook 03's floor: the model leaves 327,680 B a token, and a link of 1 GB/s moves that in 0.32768 ms.
 
 Both sides grow with the prompt. Setup is the only thing that length can make up for, so there may be no such length at all.
 """

@@ -39,7 +39,7 @@ A request reaches a server that is decoding four others. Its prompt has 768 toke
 
 The second design sounds better for everyone. Yet it has not one core more than the first. Whatever somebody gains, what was it paid with?
 
-Three guesses, before any number.
+Three guesses, before any number. (Whoever has opened the table of these runs in notebook 07 writes down what they expected before that.)
 """
 
 # %%
@@ -239,10 +239,16 @@ show_table(
     caption="May the two designs' runs be compared?", label="measured",
     source="SmolLM2-135M on vLLM, two cores", run=run / f"aggregated-cold-{rates[0]:g}rps",
 )
+for how_many, held in (("one replica", single), ("two replicas", pair(rates[-1])[0])):
+    counts = report(held)
+    chunk = held.provenance["summary"]["chunk_tokens"]
+    print(f"{how_many:<12}  chunks of {chunk}: {counts.joint_attainment.good} of {counts.offered} requests good   [measured]")
 
 # %% [markdown]
 """
 `not carried` is no pass. It says that nobody looked: one replica alone was run at the highest rate only, so at the others nothing holds two against one.
+
+And `ok` is a mild word for `replicas_beat_one`. The gate compares the two counts under the table and asks only that two replicas have the larger. Both ran with the tuned chunk size. In the recorded run their two attainments are closer to each other than two runs of the *same* two replicas are; the tuning table has the other one. So the gate does not prove here that two attain more than one. It keeps out a broken baseline, such as two replicas at a fifth of one. What the second core is good for shows elsewhere: in the tuning table, one replica's median TTFT is more than twice that of two with the same chunks.
 
 A fair critic has one more question, and no gate asks it for you. Aggregation was tuned over its chunk sizes. Was disaggregation tuned over anything? Here it was not: two cores leave one split, one and one. Write such a sentence under your own tables before somebody else does.
 
@@ -438,13 +444,7 @@ show_figure(axes[0].figure, alt=f"""
 
 # %% [markdown]
 """
-Read the table by columns before you read it by rows. The prefill core computes every prompt alone and hands it over, so a first token comes late, and later as the queue grows with the rate. The decode core never holds a prompt, so its token times hardly move with the rate. An aggregated core does both. Its first token comes sooner, and its gaps grow with the rate. In the recorded run each design is better at one of the two waits, and they pass and fail at the same rates.
-
-Mind the intervals, too. At 1.5 requests/s both lie above the 0.90 of the gate. At 3 the aggregated design passes by a hair: its interval holds 0.90. The pair's lies above it altogether. At 4.5 both fail, and their intervals overlap.
-
-And one run is one draw. The tuned aggregated design met the highest rate twice, once in the tuning table and once here, and its two attainments differ by more than the two designs do. Whoever ranks the designs at that rate ranks noise.
-
-The gaps deserve a second look. No step on the decode core holds a prompt, and still a request's longest gap is nearly twice its usual one: the core also answers HTTP, takes newcomers in and looks after transfers. Isolation removes the long step of somebody else's prompt. It does not make the core faster.
+Read the table by columns before you read it by rows: which of them move with the rate, and in which design? Then the intervals: where one holds the 0.90 of the gate, the run passed or failed by a hair. And one run is one draw. The tuned aggregated design met the highest rate twice, once in the tuning table and once here; see how far its two attainments lie apart before you rank anything at that rate.
 
 Give your verdict. `capacity` of each design is the highest tested rate that passes all gates, from your own function, or `0` where there is none. `claim` is `"supported"` where the pair's capacity is the higher one, `"refuted"` where it is the lower one, and `"open"` where the tested rates show no difference: what lies between them nobody has run. `longest_gaps` and `ttft` name the design with the lower median at the middle rate.
 """
@@ -482,6 +482,12 @@ check("L2.8", verdict, expected=gates_passed | {
 
 # %% [markdown]
 """
+What stands behind it: the prefill core computes every prompt alone and hands it over, so a first token comes late, and later as the queue grows with the rate. The decode core never holds a prompt, so its token times hardly move with the rate. An aggregated core does both. Its first token comes sooner, and its gaps grow with the rate. In the recorded run each design is better at one of the two waits, and they pass and fail at the same rates.
+
+Mind the intervals. At 1.5 requests/s both lie above the 0.90 of the gate. At 3 the aggregated design passes by a hair: its interval holds 0.90. The pair's lies above it altogether. At 4.5 both fail, and their intervals overlap. There the two draws of the tuned aggregated design differ by more than the two designs do, so whoever ranks the designs at that rate ranks noise.
+
+The gaps deserve a second look. No step on the decode core holds a prompt, and still a request's longest gap is nearly twice its usual one: the core also answers HTTP, takes newcomers in and looks after transfers. Isolation removes the long step of somebody else's prompt. It does not make the core faster.
+
 **What would change this answer?** A rate between the two highest, to begin with, and more requests at it. Then the targets: a stricter one on gaps favours the pair, a stricter one on TTFT the replicas. And another split. With more cores, prefill and decode could be given shares that fit the load; with two, one and one is all there is.
 
 There is something we don't know. About half of the pair's TTFT passes after prefill is done, although the blocks move only from one part of a host's memory to another. How much of that is the pull, and how much is decode's own first step and the wait for it, this run doesn't tell.
@@ -544,7 +550,7 @@ NAMES = {
     "disaggregated": "another core",
 }
 ax = figure(
-    "A core of its own bounds the gap without any tuning, and the long prompt pays in TTFT",
+    "Small chunks or a core of its own shorten the longest gap, and the long prompt waits longer",
     label="measured", source="SmolLM2-135M on vLLM, four streams, prompt of 1,024 tokens",
     run=scene_dir / "chunk-4096", xlabel="TTFT of the long prompt (ms)",
     ylabel="longest gap (ms)", xlog=True, ylog=True,
@@ -576,9 +582,9 @@ show_table(
 
 # %% [markdown]
 """
-Look for what each setting paid. One server with both cores that takes the prompt whole has it done soon, and its streams stand still that long. Chunks cut the standstill, the more the smaller they are. A core of its own for the prompt bounds the gap as well, and nobody had to choose a size; but the prompt now has one core where it had two, and it waits longer than where two cores take it whole.
+Look for what each setting paid. One server with both cores that takes the prompt whole has it done soon, and its streams stand still that long. Chunks cut the standstill, the more the smaller they are. A core of its own for the prompt shortens the gap as well, and nobody had to choose a size; but the prompt now has one core where it had two, and it waits longer than where two cores take it whole. The four streams pay too, a little and all the time: look at the column of the usual gap, which is taken before any long prompt comes. With a core of its own for each phase it is the longest of the four, about twice that of the first row. Decode has one core there in place of two. That is one candidate; the upkeep of transfers on that core and the memory that two cores share are others, and this run does not tell them apart.
 
-Compare the smallest chunks with the separate core. vLLM's own documentation says that chunked prefill with a well-chosen chunk can reach the same tail, and that choosing well is the hard part. Here you see how near it comes, and what each of the two charges the prompt for it. Look at every point before you rank: where one of three repetitions lies far from the others, three are too few to say which setting is the better one. Such a point is kept; it happened. With the prompt of 3,000 tokens in notebook 01 the two ranges of the gap lie apart, and the separate core's is the lower one.
+Compare the smallest chunks with the separate core. vLLM's own documentation says that chunked prefill with a well-chosen chunk can reach the same tail, and that choosing well is the hard part. Here you see how near it comes, and what each of the two charges the prompt for it. Look at every point before you rank: in the recorded run two points of the separate core lie with those of the smallest chunks, and the third lies among those of chunks of 512. Where one of three repetitions lies far from the others, three are too few to say which setting is the better one. Such a point is kept; it happened. With the prompt of 3,000 tokens in notebook 01 the two ranges of the gap lie apart, and the separate core's is the lower one.
 
 A learner writes four sentences under this figure. Which does the run **not** carry? Give the letters.
 

@@ -462,7 +462,7 @@ show_table(
 
 # %% [markdown]
 """
-For each row, find the target on which it loses most. Attainment is the right judge and a poor witness: it says that a request was bad, and not what it died of. In the recorded run most of them died of TPOT. Under `all-local` the cause is plain: each prefill holds up every answer beside it. Under `all-remote` no prefill runs on the decode core, and still only 0.62 of the requests met the target. Every prompt that leaves is pulled by decode, 120 of them in a minute, and two busy cores share one memory. Which of the two it was, the table doesn't say.
+For each row, find the target on which it loses most. Attainment is the right judge and a poor witness: it says that a request was bad, and not what it died of. In the recorded run most of them died of TPOT. Under `all-local` the cause is plain: each prefill holds up every answer beside it. Under `all-remote` no prefill runs on the decode core, and still only 0.62 of the requests met the target. Every prompt that leaves is pulled by decode, 120 of them in a minute, and two busy cores share one memory. Which of the two it was, the table doesn't say. A run would that lets the prefill core compute the same prompts for nobody, so that nothing is pulled: if TPOT stays as bad, it is the memory; if it recovers, it was the pull.
 
 And attainment is a share of a sample. Its interval is Wilson's, with k good of n and z = 1.96:
 
