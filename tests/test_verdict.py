@@ -1,6 +1,5 @@
 """The verdict checker: honest verdicts pass whatever their words, overclaims fail with their kind."""
 
-import pint
 import pytest
 
 from pdlab.course.exercises import folder
@@ -45,7 +44,6 @@ HONEST = [
     {"itl_slo": "can't tell without a sweep"},
     {"handoff_floor_ms": "10.8304 ms", "added_ms": "8.8304 ms"},
     {"handoff_floor_ms": 10.83, "added_ms": 8.83, "room_ms": 15.0},
-    {"handoff_floor_ms": pint.Quantity(0.0108304, "s")},
     {"floor_is": "one request's minimum, not a percentile"},
     {"floor_is": "best case for a single request"},
     {"bandwidth": "sustained payload bandwidth, 10 GB/s"},
@@ -262,6 +260,14 @@ def _name(change: object) -> str:
 def test_honest_verdicts_pass(change):
     """Every honest form of *insufficient evidence* is accepted."""
     finding = judge(RIGHT | change)
+    assert finding.ok, (finding.kind, finding.says)
+
+
+def test_a_quantity_is_read_in_its_unit():
+    """A pint quantity in another unit is the number it stands for."""
+    import pint  # here: each worker would make its registry, which takes half a second
+
+    finding = judge(RIGHT | {"handoff_floor_ms": pint.Quantity(0.0108304, "s")})
     assert finding.ok, (finding.kind, finding.says)
 
 
