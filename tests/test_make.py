@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import namedtuple
@@ -90,7 +91,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     commands: list[str] = []
 
-    def run(*command: str) -> None:
+    def run(*command: str, fills: Path | None = None) -> None:
         commands.append(" ".join(command))
         if "venv" in command:
             (tmp_path / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def test_interrupted_set_up_begins_afresh(project: tuple[Path, list[str]], monke
     root, commands = project
     real = bootstrap._run
 
-    def cut_off(*command: str) -> None:
+    def cut_off(*command: str, fills: Path | None = None) -> None:
         if "--require-hashes" in command:
             raise KeyboardInterrupt
         real(*command)
@@ -161,12 +162,54 @@ def test_failed_install_is_one_sentence(project: tuple[Path, list[str]], monkeyp
     """When pip fails, the message names the step and what to do, and no stamp is left."""
     root, _ = project
 
-    def fail(*command: str) -> None:
+    def fail(*command: str, fills: Path | None = None) -> None:
         raise subprocess.CalledProcessError(1, command)
 
     monkeypatch.setattr(bootstrap, "_run", fail)
     assert "Run the same command again" in (bootstrap.ensure(root) or "")
     assert not (root / ".venv" / "pdlab-ready").exists()
+
+
+def test_each_stage_says_what_it_does(project: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """A set-up prints a line a stage, with the number of packages; one that has nothing to do prints nothing."""
+    root, _ = project
+    assert bootstrap.ensure(root) is None
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["Making", "Fetching", "Adding", "The"] and "1 packages" in lines[1]
+    bootstrap.ensure(root)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_long_step_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """While a step runs, a line now and then says for how long and how many packages are there."""
+    (tmp_path / "lib/python3.11/site-packages/one-1.dist-info").mkdir(parents=True)
+    monkeypatch.setattr(bootstrap, "NEWS_EVERY_S", 0.05)
+    bootstrap._run(sys.executable, "-c", "import time; time.sleep(0.3)", fills=tmp_path)
+    assert "s so far, 1 packages are there" in capsys.readouterr().out
+
+
+def test_an_interrupt_is_one_sentence(tmp_path: Path) -> None:
+    """Ctrl-C during a step ends the step and leaves one sentence, status 130, no traceback, no process and no stamp."""
+    program = tmp_path / "pdlab/course/bootstrap.py"
+    program.parent.mkdir(parents=True)
+    program.write_text(Path(bootstrap.__file__).read_text())
+    (tmp_path / "requirements.lock").write_text("a==1\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    stand_in = tmp_path / "modules" / "venv.py"  # what `-m venv` finds: a step that takes long
+    stand_in.parent.mkdir()
+    stand_in.write_text("import os, pathlib, time\npathlib.Path('step').write_text(str(os.getpid()))\nprint('begun', flush=True)\ntime.sleep(60)\n")
+    set_up = subprocess.Popen(
+        [sys.executable, str(program)], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(stand_in.parent)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert set_up.stdout
+    assert set_up.stdout.readline().startswith("Making") and set_up.stdout.readline() == "begun\n"
+    os.killpg(set_up.pid, signal.SIGINT)  # as a terminal does
+    _, said = set_up.communicate(timeout=20)
+    assert set_up.returncode == 130 and said.strip().startswith("Stopped:") and len(said.strip().splitlines()) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "step").read_text()), 0)
+    assert not (tmp_path / ".venv" / "pdlab-ready").exists()
 
 
 def test_python_without_venv_is_named(project: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,21 +10,32 @@ import fcntl
 import hashlib
 import importlib.util
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DISK_NEEDED_BYTES = 1_500_000_000  # the environment (see README) and what pip unpacks on the way
+NEWS_EVERY_S = 15.0  # pip says nothing while it unpacks, and on a busy machine that takes minutes
 NO_NEWS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
 
 def main() -> None:
-    """Make or mend ``.venv``; a message in one sentence and exit status 1 where that cannot be done."""
-    with open(ROOT / "requirements.lock") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # make lab and make test may be started together
-        problem = ensure(ROOT)
+    """Make or mend ``.venv``; one sentence and exit status 1 where that cannot be done, 130 where it was interrupted."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is not signal.SIG_IGN:
+            signal.signal(ending, signal.default_int_handler)
+    try:
+        with open(ROOT / "requirements.lock") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)  # make lab and make test may be started together
+            problem = ensure(ROOT)
+    except KeyboardInterrupt:
+        print("\nStopped: the environment is not finished; the same command makes it afresh.", file=sys.stderr)
+        sys.exit(130)
     if problem:
         sys.exit(problem)
 
@@ -43,11 +54,13 @@ def ensure(root: Path) -> str | None:
     stamp.unlink(missing_ok=True)
     try:
         if not made_from:
-            print("Making .venv (about 0.9 GB, a minute or two) …", flush=True)
+            print("Making .venv (about 0.9 GB, a minute or two); a busy machine takes longer …", flush=True)
             _run(sys.executable, "-m", "venv", "--clear", str(venv))
         if not made_from or made_from["lock"] != wanted["lock"]:
+            print("Fetching and unpacking %d packages …" % _pins(root / "requirements.lock"), flush=True)
             _run(python, "-m", "pip", "install", "-qq", "--no-deps", "--no-compile", "--require-hashes",
-                 "--disable-pip-version-check", "--requirement", str(root / "requirements.lock"))
+                 "--disable-pip-version-check", "--requirement", str(root / "requirements.lock"), fills=venv)
+        print("Adding the course itself …", flush=True)
         _run(python, "-m", "pip", "install", "-qq", "--no-deps", "--no-build-isolation",
              "--disable-pip-version-check", "--editable", str(root))
     except subprocess.CalledProcessError as error:
@@ -59,6 +72,7 @@ def ensure(root: Path) -> str | None:
     settings.mkdir(parents=True, exist_ok=True)
     (settings / "overrides.json").write_text(json.dumps(NO_NEWS))  # no pop-up over the first notebook
     stamp.write_text(json.dumps(wanted))
+    print("The environment is ready.", flush=True)
     return None
 
 
@@ -80,8 +94,36 @@ def obstacle(venv: Path) -> str | None:
     return None
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True)
+def _run(*command: str, fills: Path | None = None) -> None:
+    """Run one step to its end, with a line of news every now and then.
+
+    It has a process group of its own: Ctrl-C reaches this program alone, which ends the step and
+    says one sentence, where the step would print a traceback.
+    """
+    began = time.monotonic()
+    step = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+    try:
+        while True:
+            try:
+                status = step.wait(NEWS_EVERY_S)
+                break
+            except subprocess.TimeoutExpired:
+                there = ", %d packages are there" % _installed(fills) if fills else ""
+                print("  … %.0f s so far%s" % (time.monotonic() - began, there), flush=True)
+    except KeyboardInterrupt:
+        os.killpg(step.pid, signal.SIGKILL)  # what it made has no stamp, so nothing half-made is used
+        step.wait()
+        raise
+    if status:
+        raise subprocess.CalledProcessError(status, command)
+
+
+def _pins(lock: Path) -> int:
+    return sum("==" in line and not line[0].isspace() for line in lock.read_text().splitlines() if line)
+
+
+def _installed(venv: Path) -> int:
+    return len(list(venv.glob("lib/python*/site-packages/*.dist-info")))
 
 
 def _runs(python: str) -> bool:
