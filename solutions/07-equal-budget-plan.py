@@ -191,27 +191,26 @@ print(f"rise from the second to the last: {trend.rise:.0f}, chance allows {trend
 """
 The gate asks one thing: does the number of requests in the system *go on* rising, from the second quarter of the arrivals to the last, by more than chance explains? (Two standard deviations of the number of arrivals in that time.) Here a long queue has formed by the second quarter. From then on it grows by less than chance allows, so this run is too short to prove growth. *Steady* does not mean short, and it is no proof of balance. It is attainment that stops this run.
 
-*Capacity* is the highest tested rate that meets all gates. Two words in that sentence do the work. *Tested*: between 14 and 16 nothing was run, so nothing is known. And *highest* must not jump over a failure: if 8 fails and 12 passes, one of the two was luck.
+**Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. None can be stated where a rate passes above one that fails, or where a rate can't be judged and no lower one fails: those runs are repeated first. Two words in the first sentence do the work. *Tested*: between 14 and 16 nothing was run, so nothing is known. And *highest* must not jump over a failure: if 8 fails and 12 passes, one of the two was luck, and the table can't say which.
 
-Write it. `points` is a list of `[rate, verdict]` in any order; a verdict is `"pass"`, `"fail"` or `"not_evaluable"`. Return the highest rate that passes and has nothing but passes below it, or `0` if there is none.
+Write it. `points` is a list of `[rate, verdict]` in any order; a verdict is `"pass"`, `"fail"` or `"not_evaluable"`. Return the capacity, or `0` where none can be stated or even the lowest rate fails.
 """
 
 # %% exercise="7.2"
 # Exercise 7.2
 def capacity_rps(points):
-    """The highest tested rate below which, and at which, every run passes; 0 if there is none."""
+    """The capacity in requests/s; 0 where none can be stated."""
     ...
 
 
 ### BEGIN SOLUTION
 def capacity_rps(points):
-    """The highest tested rate below which, and at which, every run passes; 0 if there is none."""
-    highest = 0
-    for rate, verdict in sorted(points):
-        if verdict != "pass":
-            break
-        highest = rate
-    return highest
+    """The capacity in requests/s; 0 where none can be stated."""
+    first_failure = min((rate for rate, verdict in points if verdict == "fail"), default=float("inf"))
+    for rate, verdict in points:
+        if verdict == "pass" and rate > first_failure or verdict == "not_evaluable" and rate < first_failure:
+            return 0
+    return max((rate for rate, verdict in points if verdict == "pass"), default=0)
 ### END SOLUTION
 
 # %% check="7.2"
@@ -257,9 +256,9 @@ show_table(
 
 # %% [markdown]
 """
-At 8/s the chunk of 2,048 has a P99 TTFT of 215 ms here and of 196 ms in the first table. It is one design on one trace, and the number of requests differs: 1,000 a run here, 4,800 there. A P99 of a thousand rests on its ten slowest. So compare rows within a table.
+At 8/s the chunk of 2,048 has a P99 TTFT of 215 ms here and of 196 ms in the first table. It is one design on one trace, and the number of requests differs: 1,000 a run here, 4,800 there, of which these are the first. A P99 of a thousand rests on its ten slowest. So compare rows within a table.
 
-The last line is the default, and its capacity is *refused*. At 12 requests/s the largest gap of the whole run is 257 ms. The simulator reports no gaps by request, so nobody can say how many requests had one above 200 ms. It may be one, it may be all. An analyser that guessed here would be making the number up.
+The last line is the default, and its capacity is *refused*: one rate can't be judged, and no lower one fails. Your function returns 0 for such a list. At 12 requests/s the largest gap of the whole run is 257 ms. The simulator reports no gaps by request, so nobody can say how many requests had one above 200 ms. It may be one, it may be all. An analyser that guessed here would be making the number up.
 
 Choose. `chunk` is the size you run the comparison with: the highest capacity, and of equals the smallest gap. `why_not_4096` and `why_not_8192` are each one of `"lower capacity"`, `"larger gap"`, `"not evaluable"`.
 """
@@ -388,7 +387,7 @@ show_links(2000, 2, "Ten times the link, and the hand-off of 2,000 tokens takes 
 
 # %% [markdown]
 """
-The upright lines stand at each link's quickest hand-off, its floor. Nearly all hand-offs take longer, by more than a decode step of 10 ms even where the wire takes 0.8. Where does it go? The simulator notes two moments: when decode has reserved room for the KV, and when it takes the request in.
+The upright lines stand at each link's quickest hand-off, its floor. Nearly all hand-offs take longer, 10 to 20 ms, even where the wire takes 0.8. A decode step takes 10. Where does the rest go? The simulator notes two moments: when decode has reserved room for the KV, and when it takes the request in.
 """
 
 # %%

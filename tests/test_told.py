@@ -11,6 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from pdlab.live import sim_points
+from pdlab.measure import plan
 from pdlab.theory import kv, link, queueing, roofline
 
 ROOT = Path(__file__).parents[1]
@@ -124,6 +126,23 @@ def layout(*names: str) -> list[str]:
     return [page("07").row("Seven ways", **{"16 GPUs as": name})["capacity, requests/s"] for name in names]
 
 
+def reference() -> plan.Comparison:
+    return plan.load(ROOT / "data/plans/reference-16gpu.yaml").comparison
+
+
+def ends(told: str, setting: str) -> tuple[str, ...]:
+    """The two ends of a range in notebook 01's table, as they stand there."""
+    return tuple(re.findall(r"[\d,]+", page("01").row("Four streams", **{"the prompt goes to": setting})[told]))
+
+
+def tuned_2(what: str, column: str) -> float:
+    return number(page("L2").row("Aggregated serving at", **{"aggregated with": what})[column])
+
+
+def scene_2(setting: str, column: str) -> list[float]:
+    return parts(page("L2").row("Four steady streams", **{"the prompt is computed as": setting})[column])
+
+
 def usual_gap(design: str) -> float:
     return number(page("09").row("The proposal carried out", design=design, **{"offered, requests/s": "4"})["median ITL, ms"])
 
@@ -146,6 +165,7 @@ def sweep_5(design: str, column: str) -> float:
 TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("01", r"puts it at ([\d.]+) ms \(arithmetic", floor_512_ms),
     ("01", r"first token comes about twice as late as when it is taken in one piece", lambda: 1.6 < ttft_1("separate workers") / ttft_1("one piece") < 2.5),
+    ("01", r"is (\d+) to (\d+) ms with separate workers and (\d+) to (\d+) ms in one piece", lambda: ends("usual gap (ms)", "separate workers") + ends("usual gap (ms)", "one piece")),
     ("04", r"The same traffic is ([\d.]+) Gbit/s", lambda: f"{link.traffic_gbit_s(kv.kv_bytes(SHAPE, 512), 10):.1f}"),
     ("04", r"at 97 % busy, the mean wait is (\d+) sends long", lambda: f"{queueing.md1_mean_wait_s(10, 0.09664) / 0.09664:.0f}"),
     ("05", r"With 8 sequences a step takes ([\d.]+) ms, with 26 it takes ([\d.]+) ms", lambda: tuple(f"{parts(page('07').row(SPLIT, **{'requests/s': rate})['TPOT P50/95/99, ms'])[0]:.1f}" for rate in ("4", "12"))),
@@ -161,14 +181,28 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("07", r"floors for 2,000 tokens are ([\d.]+), ([\d.]+) and ([\d.]+) ms", lambda: tuple(f"{floor(2000, rate):.3f}" for rate in (10, 25, 100))),
     ("07", r"of a rank are ([\d.]+) ms at 10 GB/s and ([\d.]+) ms at 100", lambda: (f"{floor(300, 10):.2f}", f"{floor(300, 100):.2f}")),
     ("07", r"they are ([\d.]+) and ([\d.]+) ms", lambda: (f"{floor(8192, 10):.2f}", f"{floor(8192, 100):.2f}")),
+    ("07", r"names four rates, from (\d+) to (\d+), for (\d+) s each", lambda: tuple(f"{value:g}" for value in (reference().offered_rates_rps[0], reference().offered_rates_rps[-1], reference().duration_seconds))),
+    ("07", r"at these both sides pass everything", lambda: all(page("07").row(side, **{"requests/s": f"{rate:g}"})["verdict"] == "pass" for side in (AGGREGATED, SPLIT) for rate in reference().offered_rates_rps)),
+    ("07", r"The rates from (\d+) up were added to it, with the same trace and the same limits but ([\d,]+) requests a run", lambda: (f"{min(sim_points.UPWARD_RPS)}", f"{sim_points.UPWARD_REQUESTS:,}")),
+    ("07", r"has a P99 TTFT of (\d+) ms here and of (\d+) ms in the first table", lambda: (page("07").row("Six chunk sizes", **{"chunk, tokens": "2,048"})["P99 TTFT at 8/s, ms"], p99(AGGREGATED, "8", TTFTS))),
+    ("07", r"([\d,]+) a run here, ([\d,]+) there", lambda: (f"{sim_points.CHUNK_REQUESTS:,}", f"{8 * reference().duration_seconds:,.0f}")),
+    ("07", r"From then on it grows by less than chance allows", lambda: 0 < page("07").after("rise from the second to the last: ")[0] < page("07").after("rise from the second to the last: ")[1]),
+    ("07", r"First it waits for the step that is running, half a step on average", lambda: all(0.4 < page("07").after(f"link of {rate} GB/s")[1] / page("07").after(f"link of {rate} GB/s")[2] < 0.6 for rate in (" 10", " 25", "100"))),
+    ("07", r"a whole step, whether the wire takes ([\d.]+) ms or (\d+)", lambda: (f"{page('07').after('link of 100 GB/s')[0]:.1f}", f"{page('07').after('link of  10 GB/s')[0]:.0f}")),
+    ("07", r"which loses in A, C, D and E", lambda: all(number(found) < number(layout("2 × TP8, aggregated")[0]) for found in layout("1 × TP8 + 1 × TP8", "2 × TP4 + 2 × TP4", "1 × TP4 + 3 × TP4", "2 × TP4 + 1 × TP8"))),
     ("07", r"At 3 requests/s the intervals lie apart, and the split is ahead", lambda: apart(interval(sweep_2("aggregated", "3")), interval(sweep_2("disaggregated", "3")))),
     ("07", r"At 4\.5 they overlap", lambda: not apart(interval(sweep_2("aggregated", "4.5")), interval(sweep_2("disaggregated", "4.5")))),
+    ("08", r"leaves ([\d,]+) B a token, and a link of 1 GB/s moves that in ([\d.]+) ms", lambda: (f"{kv.kv_bytes(SHAPE, 1):,}", f"{link.bandwidth_floor_ms(kv.kv_bytes(SHAPE, 1), 1):.5f}")),
     ("09", r"at 4 requests a second the proposal's is a third shorter", lambda: 0.6 < usual_gap("disaggregated") / usual_gap("aggregated") < 0.72),
     ("L1", r"get a figure ten times as high", lambda: 8 < memory_gb_s("1,048,576") / memory_gb_s("4,096") < 13 and memory_gb_s("134,217,728") < memory_gb_s("1,048,576")),
     ("L2", r"more than a quarter of the requests miss a target", lambda: number(page("L2").row("Aggregated serving at", **{"aggregated with": "chunk 1024"})["attainment"]) < 0.75),
     ("L2", r"At 1\.5 requests/s both lie above the 0\.90 of the gate", lambda: all(interval(sweep_2(design, "1.5"))[0] > 0.9 for design in ("aggregated", "disaggregated"))),
     ("L2", r"its interval\s+holds 0\.90\. The pair's lies above it altogether", lambda: interval(sweep_2("aggregated", "3"))[0] < 0.9 < interval(sweep_2("disaggregated", "3"))[0]),
     ("L2", r"a request's longest gap is nearly twice its usual\s+one", lambda: 1.6 < number(sweep_2("disaggregated", "3")["longest gap p50 (ms)"]) / number(sweep_2("disaggregated", "3")["TPOT p50 (ms)"]) < 2),
+    ("L2", r"closer to each other than two runs of the \*same\* two replicas are", lambda: abs(number(sweep_2("aggregated", "4.5")["attainment"]) - tuned_2("1 replica", "attainment")) < abs(number(sweep_2("aggregated", "4.5")["attainment"]) - tuned_2("chunk 128", "attainment"))),
+    ("L2", r"one replica's median TTFT is more than twice that of two", lambda: tuned_2("1 replica", "TTFT p50 (ms)") > 2 * tuned_2("chunk 128", "TTFT p50 (ms)")),
+    ("L2", r"it is the longest of the four, about twice that of the first row", lambda: 1.8 < scene_2("another core", "usual gap (ms, median)")[0] / scene_2("whole prompt", "usual gap (ms, median)")[0] < 2.4),
+    ("L2", r"the third lies among those of chunks of 512", lambda: scene_2("chunks of 512", "longest gap while it is (ms)")[0] < scene_2("another core", "longest gap while it is (ms)")[1] < scene_2("chunks of 512", "longest gap while it is (ms)")[1]),
     ("L2", r"About half of the pair's TTFT passes after prefill is done", lambda: 0.4 < after_prefill() < 0.6),
     ("L3", r"about three quarters of that had passed", lambda: 0.7 < page("L3").after("in the middle of a transfer: ")[0] / (22 * 262_144) < 0.8),
     ("L3", r"two rows made a second attempt", lambda: sum(row["attempts"] == "2" for row in page("L3").tables["Runs in which a token came or the router tried again"]) == 2),

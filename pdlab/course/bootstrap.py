@@ -57,7 +57,7 @@ def ensure(root: Path) -> str | None:
             print("Making .venv (about 0.9 GB, a minute or two); a busy machine takes longer …", flush=True)
             _run(sys.executable, "-m", "venv", "--clear", str(venv))
         if not made_from or made_from["lock"] != wanted["lock"]:
-            print("Fetching and unpacking %d packages …" % _pins(root / "requirements.lock"), flush=True)
+            print("Fetching and unpacking up to %d packages …" % _pins(root / "requirements.lock"), flush=True)
             _run(python, "-m", "pip", "install", "-qq", "--no-deps", "--no-compile", "--require-hashes",
                  "--disable-pip-version-check", "--requirement", str(root / "requirements.lock"), fills=venv)
         print("Adding the course itself …", flush=True)
