@@ -8,6 +8,9 @@ import pytest
 from fake_http import Peer, plain, tokens
 
 from pdlab.course import cli
+from pdlab.errors import BadInput
+from pdlab.live import client, load
+from pdlab.live.client_loop import ENTRY, MAGIC
 from pdlab.measure import records, traces, workload
 
 
@@ -16,6 +19,12 @@ def script(seen):
     if seen.path == "/v1/models":
         return plain("200 OK", b'{"data": [{"id": "served"}]}')
     return tokens(seen.json["max_tokens"])
+
+
+def entry(meta):
+    """One entry of a spool, without any bytes read."""
+    body = json.dumps(meta).encode()
+    return ENTRY.pack(MAGIC, len(body), 0, 0) + body
 
 
 def test_a_load_records_every_request_and_prints_one_document(tmp_path, capsys):
@@ -51,8 +60,81 @@ def test_a_failed_request_is_exit_status_1(tmp_path):
     assert records.read_run(tmp_path / "run").table["status"].to_pylist() == ["failed"] * 3
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "nonsense"])
-def test_no_server_is_bad_input(tmp_path, capsys, url):
+def test_no_server_is_bad_input(tmp_path, capsys):
     """Without a server that lists models: exit status 2, one message."""
-    assert cli.main(["load", url, "--out", str(tmp_path / "run")]) == 2
+    assert cli.main(["load", "http://127.0.0.1:9", "--out", str(tmp_path / "run")]) == 2
     assert "expected an OpenAI-compatible server" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", [[], ["--model", "m"]])
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:99999", "http://[::1", "http://127.0.0.1:abc", "http://127.0.0.1:80/a b", "nonsense", "127.0.0.1:80", "", "http://",
+     "ftp://x", "file:///etc/passwd", "http://127.0.0.1:80\r\nX: y", "http://a..b", "http://" + "a" * 70 + ".x", "http://127.0.0.1:0"],
+)  # fmt: skip
+def test_a_url_that_is_none_is_refused(tmp_path, capsys, url, model):
+    """Whatever is wrong with it: exit status 2, one line that says what a URL looks like, nothing written."""
+    assert cli.main(["load", url, "--out", str(tmp_path / "run"), *model]) == 2
+    said = capsys.readouterr().err
+    assert "expected http://HOST[:PORT][/PATH]" in said and said.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"data": 5}', b'{"data": [{"id": 5}]}', b'{"data": [5]}', b"[" * 100_000, b"\xff"])
+def test_a_strange_list_of_models_is_bad_input(tmp_path, capsys, body):
+    """A server whose list of models is another thing: exit status 2, one message."""
+    with Peer(lambda seen: plain("200 OK", body)) as peer:
+        assert cli.main(["load", peer.url, "--out", str(tmp_path / "run")]) == 2
+    assert "expected an OpenAI-compatible server" in capsys.readouterr().err
+
+
+def test_warm_up_leaves_some_to_measure(tmp_path, capsys):
+    """A trace shorter than the warm-up would measure nothing."""
+    traces.write_trace(workload.uniform(5, 2, [0, 30]), tmp_path / "t.jsonl")
+    args = ["load", "http://127.0.0.1:9", "--model", "m", "--out", str(tmp_path / "run"), "--trace", str(tmp_path / "t.jsonl")]
+    assert cli.main([*args, "--warmup", "2"]) == 2
+    assert "found 2 of 2 requests for warm-up" in capsys.readouterr().err
+
+
+def test_a_run_is_resumed_as_it_was_asked_for(tmp_path, capsys):
+    """Another rate, number, model or URL is refused by name; the same again gives the run that is there."""
+    with Peer(script) as peer:
+        def ask(*more, url=peer.url):
+            return cli.main(["load", url, "--out", str(tmp_path / "run"), "--prompt-tokens", "5", "--output-tokens", "2",
+                             "--rate", "200", "--requests", "4", *more])  # fmt: skip
+
+        assert ask() == 0
+        before = len(peer.posts())
+        assert before == 4 and ask("--resume") == 0 and len(peer.posts()) == before
+        capsys.readouterr()
+        for more, words in (
+            (["--rate", "7"], "found --rate 7.0, expected 200.0"), (["--requests", "40"], "found --requests 40, expected 4"),
+            (["--model", "other"], "found --model other, expected served"), (["--deadline", "5"], "--deadline 5.0"),
+            (["--requests", "3", "--warmup", "1"], "found --requests 3; --warmup 1, expected 4; 0"),
+        ):  # fmt: skip
+            assert ask("--resume", *more) == 2
+            assert words in capsys.readouterr().err
+        assert ask("--resume", url=peer.url + "/other") == 2
+        assert f"found URL {peer.url}/other, expected {peer.url}," in capsys.readouterr().err
+        (tmp_path / "run" / load.ASKED).unlink()
+        assert ask("--resume") == 2
+        assert "a run without asked.json" in capsys.readouterr().err
+        assert len(peer.posts()) == before
+
+
+def test_fewer_requests_than_an_interrupted_run_has_are_refused(tmp_path):
+    """What is in the spool is kept: a client that asks for less is told so before anything is sent."""
+    (tmp_path / client.SPOOL).write_bytes(entry({"session": True}) + entry(
+        {"seq": 7, "outcome": "complete", "end_ns": 1, "t0_ns": 0}) + entry({"closed": True}))  # fmt: skip
+    kept = (tmp_path / client.SPOOL).read_bytes()
+    offers = load.offers(load.trace(None, 5.0, 3, 5, 2, 0), "m", 32_000)
+    with pytest.raises(BadInput, match=r"found 1 answered requests that are not asked for \(seq 7 first\)"):
+        client.run_load("http://127.0.0.1:9", offers, tmp_path, {"label": "measured", "source": "x"}, resume=True)
+    assert (tmp_path / client.SPOOL).read_bytes() == kept
+
+
+@pytest.mark.parametrize("deadline_s", [float("nan"), float("inf"), 0, -1, 1e300])
+def test_a_deadline_without_end_is_refused(deadline_s):
+    """The client takes a deadline of a day at most."""
+    with pytest.raises(BadInput, match="deadline_s: found"):
+        client.Options(deadline_s=deadline_s)

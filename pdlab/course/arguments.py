@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pdlab import options
 from pdlab.errors import BadInput
 from pdlab.theory._check import not_negative, positive, whole
 
@@ -31,11 +32,9 @@ def read_prompt(args: argparse.Namespace) -> tuple[Any, int, dict[str, str]]:
 
 def whole_arg(text: str, flag: str, *, low: int = 1, high: int = 10**9) -> int:
     """The whole number written in ``text``."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise BadInput(repr(text), f"a whole number from {low} to {high:,}", flag) from None
-    return whole(value, flag, low=low, high=high)
+    if not options.WHOLE.fullmatch(text):
+        raise BadInput(options.shown(text), f"a whole number from {low} to {high:,}", flag)
+    return whole(int(text), flag, low=low, high=high)
 
 
 def positive_arg(text: str, flag: str, unit: str) -> float:
@@ -49,7 +48,6 @@ def not_negative_arg(text: str, flag: str, unit: str) -> float:
 
 
 def _number(text: str, flag: str, unit: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise BadInput(repr(text), f"a number in {unit}", flag) from None
+    if not options.REAL.fullmatch(text):
+        raise BadInput(options.shown(text), f"a finite number in {unit}", flag)
+    return float(text)

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
+import os
 import pkgutil
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 from pdlab.course import commands
 from pdlab.errors import BadInput, Failed
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+NAMES_AT_FAULT = {  # another path would have done; a full disk or a broken one is no bad input
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM,
+    errno.EROFS, errno.ENXIO, errno.EINVAL, errno.ENOTEMPTY, errno.EXDEV,
+}  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    """One message, as for all bad input; the usage only where words are missing or too many."""
+
+    def error(self, message: str) -> NoReturn:
+        if not message.startswith("argument "):
+            self.print_usage(sys.stderr)
+        self.exit(BAD_INPUT, f"{self.prog}: {message.removeprefix('argument ')}\n")
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line.  A command module has ``add(subparsers)``; it sets ``run``."""
-    top = argparse.ArgumentParser(prog="pdlab", description="Tools of the prefill/decode workbook.")
+    top = _Parser(prog="pdlab", description="Tools of the prefill/decode workbook.")
     sub = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in sorted(m.name for m in pkgutil.iter_modules(commands.__path__)):
         importlib.import_module(f"{commands.__name__}.{module}").add(sub)
@@ -24,20 +42,73 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; 0 done, 1 a gate or the work itself failed, 2 bad input; one message and no traceback."""
-    args = parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file's name may hold bytes that are no text
     try:
-        return args.run(args) or OK
+        args = parser().parse_args(argv)
+    except SystemExit as ended:  # so argparse ends, after --help too
+        return int(ended.code or OK)
+    try:
+        _check_names(args)
+        status = args.run(args) or OK
+        sys.stdout.flush()  # at exit it would be too late to say that it failed
+        return status
     except BadInput as error:
-        print(f"pdlab {args.command}: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return _say(args, error, BAD_INPUT)
     except Failed as error:
-        print(f"pdlab {args.command}: {error}", file=sys.stderr)
-        return FAILED
+        return _say(args, error, FAILED)
     except KeyboardInterrupt:
-        print(f"pdlab {args.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _say(args, "interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of a pipe has gone away: nothing to report
+        _drop_output()
         return OK
+    except OSError as error:
+        why = error.strerror or error
+        if _output_fails():
+            _drop_output()
+            return _say(args, f"the output could not be written: {why}", FAILED)
+        if error.filename is not None and error.errno in NAMES_AT_FAULT:
+            return _say(args, BadInput(f"{why}", "a path that can be used", _shown(error.filename)), BAD_INPUT)
+        about = "" if error.filename is None else f"{_shown(error.filename)}: "
+        return _say(args, f"{about}{why}", FAILED)
+
+
+def _say(args: argparse.Namespace, what: object, status: int) -> int:
+    print(f"pdlab {args.command}: {what}", file=sys.stderr)
+    return status
+
+
+def _check_names(args: argparse.Namespace) -> None:
+    """No system call takes a text with a null character, and each would say so in another way."""
+    for name, value in vars(args).items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str | Path) and "\0" in str(one):
+                raise BadInput("a null character", "text without one", name.replace("_", "-"))
+
+
+def _shown(path: object) -> str:
+    text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
+    return text if len(text) <= 120 else f"{text[:80]}… ({len(text)} characters)"
+
+
+def _output_fails() -> bool:
+    """Whether it is standard output that takes nothing more: an error of a write does not say of what."""
+    try:
+        print(flush=True)
+    except OSError:
+        return True
+    return False
+
+
+def _drop_output() -> None:
+    """Let what is left in the buffer go nowhere, or Python would complain of it again at exit."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # a standard output that is no file
+        pass
 
 
 if __name__ == "__main__":

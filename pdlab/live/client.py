@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pdlab.errors import BadInput, Failed
 from pdlab.live import client_wire
@@ -31,6 +31,8 @@ from pdlab.live.post import TIMEOUT_S, post_json
 from pdlab.measure import records
 
 SPOOL, LOCK_WAIT_S = "spool.bin", 30.0
+MAX_DEADLINE_S = 86_400.0
+MAX_AT_MS = 1e12  # 30 years; in nanoseconds it still has to fit 64 bits
 POLL_S = 0.2
 
 
@@ -67,6 +69,11 @@ class Options:
     idle_limit_s: float = 4.0
     verify_tls: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("deadline_s", "idle_limit_s"):
+            if not 0 < getattr(self, name) <= MAX_DEADLINE_S:
+                raise BadInput(f"{getattr(self, name)} s", f"more than 0 and at most {MAX_DEADLINE_S:,.0f}", name)
 
 
 def completion(
@@ -111,6 +118,7 @@ def run_load(
     to the rows, given also the client's sessions, before they are written.  With ``resume``, a
     finished run is returned as it is and an interrupted one is completed.
     """
+    endpoint(url)
     out = Path(out_dir)
     offers = _checked(offers)
     if is_finished(out):
@@ -125,6 +133,11 @@ def run_load(
         _lock(spool, spool_path)
         spool.truncate(client_wire.whole_bytes(spool_path))
         _, done = client_wire.settled(spool_path)
+        strangers = sorted(done.keys() - {offer.seq for offer in offers})
+        if strangers:
+            raise BadInput(f"{len(strangers)} answered requests that are not asked for (seq {strangers[0]} first)",
+                           "the requests of the interrupted run, all of them", str(out),
+                           "Resume with what was asked for then, or choose another directory.")  # fmt: skip
         left = [offer for offer in offers if offer.seq not in done]
         if left:
             _drive(url, left, spool, options, progress)
@@ -137,7 +150,10 @@ def is_finished(out: Path) -> bool:
 
 
 def _checked(offers: Sequence[Offer]) -> list[Offer]:
-    """In order of time, each with an id; refused when a seq comes twice."""
+    """In order of time, each with an id; refused when a seq comes twice or a time is none."""
+    for offer in offers:
+        if not 0 <= offer.at_ms <= MAX_AT_MS:
+            raise BadInput(f"a request at {offer.at_ms} ms", f"0 to {MAX_AT_MS:.0e} ms", "offers")
     if len({offer.seq for offer in offers}) < len(offers):
         raise BadInput("a seq that comes twice", "one seq a request", "offers")
     return sorted(offers, key=lambda offer: (offer.at_ms, offer.seq))
@@ -161,11 +177,24 @@ def _lock(spool: Any, path: Path) -> None:
             time.sleep(0.05)
 
 
+def endpoint(url: str) -> SplitResult:
+    """The parts of a server's URL; BadInput for one that no request can be sent to."""
+    expected = "http://HOST[:PORT][/PATH] or https://…"
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, (parts.hostname or "").encode("idna")
+    except ValueError as error:  # brackets, port or a name that no host can have
+        raise BadInput(f"url {url!r:.80} ({error})", expected) from error
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        raise BadInput(f"url {url!r:.80}", expected)
+    if any(not "!" <= letter <= "~" for letter in url):
+        raise BadInput(f"url {url!r:.80}", f"{expected}, in ASCII and without spaces")
+    return parts
+
+
 def _schedule(url: str, offers: Sequence[Offer], options: Options) -> bytes:
     """What ``client_loop.read_schedule`` takes."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadInput(f"url {url!r}", "http://HOST[:PORT]/PATH or https://…")
+    parts = endpoint(url)
     tls = parts.scheme == "https"
     port = parts.port or (443 if tls else 80)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
-import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
+from pdlab.documents import parse_json
 from pdlab.errors import BadInput
 from pdlab.live import client
 from pdlab.measure import traces, workload
 
+ASKED = "asked.json"  # in a run's directory: what the run was asked for, so that resuming can be held to it
+MAX_LIST_BYTES = 1 << 24
 FIRST_TOKEN_ID = 100  # below it, tokenisers commonly keep their control tokens
 
 
@@ -50,12 +54,47 @@ def offers(
     ]
 
 
+def asked_of(out: Path) -> dict[str, Any]:
+    """What a run in ``out`` was asked for; empty where none has begun.  BadInput for a run that does not say."""
+    path = out / ASKED
+    if not path.exists():
+        if (out / client.SPOOL).exists() or client.is_finished(out):
+            raise BadInput(f"a run without {ASKED}", "one that pdlab load began", str(out), "Begin anew in another directory.")
+        return {}
+    document = parse_json(path.read_bytes(), str(path))
+    if not isinstance(document, dict):
+        raise BadInput(f"a {type(document).__name__}", "a JSON object", str(path))
+    return document
+
+
+def ask(out: Path, resume: bool, asked: dict[str, Any]) -> None:
+    """Write down what a run is asked for; a run that is resumed must be asked for the same.
+
+    Raises BadInput that names each difference: what is in ``out`` answers another question.
+    """
+    before = asked_of(out) if resume else {}
+    other = [name for name in {**before, **asked} if before and before.get(name) != asked.get(name)]
+    if other:
+        raise BadInput(
+            "; ".join(f"--{name} {asked.get(name)}" for name in other).replace("--url", "URL"),
+            "; ".join(f"{before.get(name)}" for name in other) + ", as the run in it was asked for", str(out),
+            "Resume with what was asked for then, or choose another directory.",
+        )  # fmt: skip
+    if not before and not (out / client.SPOOL).exists() and not client.is_finished(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / ASKED).write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
+
+
 def first_model(url: str, insecure: bool = False) -> str:
     """The first model that the server lists."""
+    client.endpoint(url)
     context = ssl._create_unverified_context() if insecure else None
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/v1/models", timeout=10, context=context) as answer:
-            return json.load(answer)["data"][0]["id"]
-    except (OSError, ValueError, LookupError) as error:
+            model = json.loads(answer.read(MAX_LIST_BYTES))["data"][0]["id"]
+        if not isinstance(model, str) or not model:
+            raise ValueError(f"its first model is {model!r:.40}")
+        return model
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError) as error:
         raise BadInput(f"no list of models ({error})", "an OpenAI-compatible server", url,
                        "Start one, or name the model with --model.") from error  # fmt: skip

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from pdlab.documents import parse_yaml, read_yaml
 from pdlab.errors import BadInput
 
 Count = Annotated[int, Field(ge=1)]
@@ -250,43 +250,14 @@ class Plan(_Section):
 # ---------------------------------------------------------------- reading and checking
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """A key given twice is a mistake that YAML's own loader hides: the last one would win."""
-
-
-def _mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if key in seen:
-            line = key_node.start_mark.line + 1
-            raise BadInput(f"key {key!r} a second time", "each key once", f"line {line}")
-        seen[key] = loader.construct_object(value_node, deep=True)
-    return seen
-
-
-_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
 def load(path: str | Path) -> Plan:
     """The plan in a YAML file, checked; ``BadInput`` names the path of what is wrong."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(str(error), "a readable YAML file", str(path)) from error
-    return parse(text, str(path))
+    return from_dict(read_yaml(path), str(path))
 
 
 def parse(text: str, where: str = "plan") -> Plan:
     """The plan in YAML ``text``, checked."""
-    try:
-        document = yaml.load(text, _UniqueKeyLoader)
-    except BadInput as error:
-        raise BadInput(error.found, error.expected, f"{where}, {error.where}") from error
-    except yaml.YAMLError as error:
-        raise BadInput(" ".join(str(error).split()), "YAML", where) from error
-    return from_dict(document, where)
+    return from_dict(parse_yaml(text, where), where)
 
 
 def from_dict(document: Any, where: str = "plan") -> Plan:

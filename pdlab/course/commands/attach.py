@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pdlab import options
 from pdlab.course.output import add_json_flag, print_json
 
 
@@ -18,7 +19,7 @@ def add(sub: argparse._SubParsersAction) -> None:
                         help="the router's --log, for routes and steps; leave it out for another proxy")  # fmt: skip
     parser.add_argument("--server", action="append", default=[], metavar="NAME=URL",
                         help="a server behind it (repeat for more)")  # fmt: skip
-    parser.add_argument("--chunk", type=int, metavar="TOKENS", help="the chunk size that aggregated servers run with")
+    parser.add_argument("--chunk", type=options.whole(), metavar="TOKENS", help="the chunk size that aggregated servers run with")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="one directory for both designs; what is there is kept")  # fmt: skip
     add_json_flag(parser)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pdlab import options
 from pdlab.course.output import add_json_flag, print_json, print_table
 
 
@@ -13,9 +14,9 @@ def add(sub: argparse._SubParsersAction) -> None:
     parser = sub.add_parser("faults", help="break a live prefill/decode pair on purpose")
     parser.add_argument("names", nargs="*", metavar="FAULT", help="default: all of them; --list names them")
     parser.add_argument("--list", action="store_true", help="name the faults and what is expected of each")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each fault (1)")
-    parser.add_argument("--repeat-kills", type=int, metavar="N", help="of those that kill a server (as --repeat)")
-    parser.add_argument("--soak", type=int, metavar="N", help="instead: N requests with random faults, each accounted for")
+    parser.add_argument("--repeat", type=options.whole(1, 10_000), default=1, metavar="N", help="runs of each fault (1)")
+    parser.add_argument("--repeat-kills", type=options.whole(1, 10_000), metavar="N", help="of those that kill a server (as --repeat)")
+    parser.add_argument("--soak", type=options.whole(10), metavar="N", help="instead: N requests with random faults, each accounted for")
     parser.add_argument("--model", default="tiny", help="tiny (default) or another that is on disk")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the table and its provenance")
     add_json_flag(parser)
@@ -27,21 +28,16 @@ def run(args: argparse.Namespace) -> int:
     import sys
     from dataclasses import asdict
 
-    from pdlab.errors import BadInput
     from pdlab.live.faults import catalogue, soak, table
 
     if args.list:
         print_table([[f.name, f.says, f.expects] for f in catalogue.CATALOGUE.values()], ["fault", "what is done", "expected"])
         return 0
     if args.soak is not None:
-        if args.soak < 10:
-            raise BadInput(str(args.soak), "at least 10", "--soak")
         account = soak.run(args.soak, out=args.out, say=lambda text: print(text, file=sys.stderr, flush=True))
         found = {"label": "measured", "faultless": account.faultless} | asdict(account)
         print_json(found) if args.json else print_table([[key, str(value)] for key, value in found.items()], ["what", "found"])
         return 0 if account.faultless else 1
-    if min(args.repeat, args.repeat_kills or 1) < 1:
-        raise BadInput(f"{args.repeat}, {args.repeat_kills}", "at least 1", "--repeat, --repeat-kills")
     result = table.run(
         args.names, args.repeat, args.out, args.model,
         say=lambda text: print(text, file=sys.stderr, flush=True), repeat_kills=args.repeat_kills,

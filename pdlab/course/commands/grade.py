@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 
+from pdlab import options
 from pdlab.course.output import add_json_flag, print_json, print_table
 
 
 def add(sub: argparse._SubParsersAction) -> None:
     p = sub.add_parser("grade", help="run learners' notebooks and report every exercise; the files are not changed")
     p.add_argument("notebook", nargs="+", help="a learner's notebook, under any name")
-    p.add_argument("--cell-timeout", type=float, default=20.0, metavar="S", help="seconds a cell may take (20)")
-    p.add_argument("--notebook-timeout", type=float, default=240.0, metavar="S", help="seconds a notebook may take (240)")
-    p.add_argument("--memory-mb", type=int, default=2048, metavar="MB", help="memory a notebook may take (2048)")
-    p.add_argument("--jobs", type=int, metavar="N", help="notebooks at a time (one for each processor)")
+    p.add_argument("--cell-timeout", type=options.seconds(), default=20.0, metavar="S", help="seconds a cell may take (20)")
+    p.add_argument("--notebook-timeout", type=options.seconds(), default=240.0, metavar="S", help="seconds a notebook may take (240)")
+    p.add_argument("--memory-mb", type=options.whole(1, 1 << 30), default=2048, metavar="MB", help="memory a notebook may take (2048)")
+    p.add_argument("--jobs", type=options.whole(1, 1024), metavar="N", help="notebooks at a time (one for each processor)")
     add_json_flag(p)
     p.set_defaults(run=run)
 
@@ -22,11 +23,7 @@ def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from pdlab.course import grade, grade_sandbox
-    from pdlab.errors import BadInput
 
-    for name in ("cell_timeout", "notebook_timeout", "memory_mb", "jobs"):
-        if (value := getattr(args, name)) is not None and not 0 < value < float("inf"):
-            raise BadInput(str(value), "a positive number", f"--{name.replace('_', '-')}")
     limits = grade.Limits(args.cell_timeout, args.notebook_timeout, args.memory_mb)
     reports = grade.grade([Path(name) for name in args.notebook], limits, args.jobs)
     if args.json:

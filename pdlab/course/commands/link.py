@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import Any
 
+from pdlab import options
 from pdlab.course.output import add_json_flag, print_json, print_table
 
 SUFFIXES = {"K": 10, "M": 20, "G": 30}
+SIZE = re.compile(r"([0-9]{1,15})([KMG]?)I?B?")
 DEFAULT_REPEATS = 15
 
 
@@ -19,15 +22,15 @@ def add(sub: argparse._SubParsersAction) -> None:
                    help="shm (on one machine), tcp, or auto: UCX chooses (with --listen and --peer)")  # fmt: skip
     p.add_argument("--memory", choices=("dram", "vram"), default="dram",
                    help="where the bytes lie: the machine's memory or a GPU's")  # fmt: skip
-    p.add_argument("--repeats", type=int, default=DEFAULT_REPEATS, help=f"timed transfers of each size ({DEFAULT_REPEATS})")
-    p.add_argument("--descriptor-bytes", type=int, metavar="BYTES", help="cut each message into pieces, as KV blocks do")
+    p.add_argument("--repeats", type=options.whole(3, 100_000), default=DEFAULT_REPEATS, help=f"timed transfers of each size ({DEFAULT_REPEATS})")
+    p.add_argument("--descriptor-bytes", type=options.whole(1, 1 << 40), metavar="BYTES", help="cut each message into pieces, as KV blocks do")
     p.add_argument("--no-progress-delay", action="store_true", help="let NIXL's progress thread spin")
-    p.add_argument("--at-least-gb-s", type=float, metavar="X", help="exit status 1 when the largest size gets less")
+    p.add_argument("--at-least-gb-s", type=options.real("GB/s", 1e6), metavar="X", help="exit status 1 when the largest size gets less")
     ends = p.add_mutually_exclusive_group()
     ends.add_argument("--listen", metavar="HOST:PORT",
                       help="on the machine that holds the bytes: serve one measurement, then end")  # fmt: skip
     ends.add_argument("--peer", metavar="HOST:PORT", help="on the machine that pulls them: measure against --listen there")
-    p.add_argument("--wait", type=float, default=300.0, metavar="S", help="how long the two ends wait for each other (300)")
+    p.add_argument("--wait", type=options.seconds(), default=300.0, metavar="S", help="how long the two ends wait for each other (300)")
     add_json_flag(p)
     p.set_defaults(run=run)
 
@@ -35,14 +38,9 @@ def add(sub: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 with a table or one JSON document; 1 when a transfer failed, a byte arrived changed, or the
     largest size got less than ``--at-least-gb-s``."""
-    from pdlab.errors import BadInput
     from pdlab.live import link
 
     sizes = [_bytes(text) for text in args.sizes.split(",")] if args.sizes else list(link.SIZES)
-    if args.at_least_gb_s is not None and not 0 < args.at_least_gb_s < float("inf"):
-        raise BadInput(f"{args.at_least_gb_s} GB/s", "more than 0", "--at-least-gb-s")
-    if not 0 < args.wait <= 86_400:
-        raise BadInput(f"{args.wait} s", "more than 0 and at most a day", "--wait")
     return _listen(args) if args.listen else _told(args, _measured(args, sizes))
 
 
@@ -119,9 +117,7 @@ def _print(args: argparse.Namespace, report: Any) -> None:
 def _bytes(text: str) -> int:
     from pdlab.errors import BadInput
 
-    number, shift = text.strip().upper().removesuffix("B").removesuffix("I"), 0
-    if number[-1:] in SUFFIXES:
-        number, shift = number[:-1], SUFFIXES[number[-1]]
-    if not number.isdigit():
-        raise BadInput(f"size {text!r}", "whole bytes such as 65536, 64K or 16M", "--sizes")
-    return int(number) << shift
+    found = SIZE.fullmatch(text.strip().upper())
+    if not found:
+        raise BadInput(f"size {options.shown(text)}", "whole bytes such as 65536, 64K or 16M", "--sizes")
+    return int(found[1]) << SUFFIXES.get(found[2], 0)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pdlab import options
 from pdlab.course.output import add_json_flag, print_json, print_table
 
 TARGETS = ("local", "slurm", "ray", "kubernetes")
@@ -27,7 +28,7 @@ def add(sub: Any) -> None:
     render.add_argument("--design", choices=("aggregated", "disaggregated"), help="one of the two (default: both)")
     render.add_argument("--out", type=Path, metavar="DIR", help="write files there instead of printing them")
     render.add_argument("--model", metavar="MODEL", help="instead of the plan's: a hub id, or a folder as an absolute path")
-    render.add_argument("--chunk", type=int, metavar="TOKENS",
+    render.add_argument("--chunk", type=options.whole(), metavar="TOKENS",
                         help="aggregated serving's chunk size (default: the plan's largest)")  # fmt: skip
     render.add_argument("--explain", action="store_true", help="print why each flag is there, instead of the files")
     render.add_argument("--verify", action="store_true",

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from pdlab import options
 from pdlab.course.output import add_json_flag
 
 
@@ -14,7 +15,7 @@ def add(sub: argparse._SubParsersAction) -> None:
     p.add_argument("plan", type=Path, help="a plan with a live section, such as data/plans/miniature-2core.yaml")
     p.add_argument("--design", choices=("aggregated", "disaggregated"), required=True)
     p.add_argument("--model", help="instead of the plan's: tiny, smollm2, a folder or a model id")
-    p.add_argument("--chunk", type=int, metavar="TOKENS", help="max_num_batched_tokens (default: the plan's largest)")
+    p.add_argument("--chunk", type=options.whole(), metavar="TOKENS", help="max_num_batched_tokens (default: the plan's largest)")
     p.add_argument("--logs", type=Path, help="where the servers' logs go")
     add_json_flag(p)
     p.set_defaults(run=run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pdlab import options
 from pdlab.course.output import add_json_flag, print_json
 from pdlab.errors import BadInput, Failed
 
@@ -17,7 +18,7 @@ def add(sub: argparse._SubParsersAction) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted sweep in DIR")
     parser.add_argument("--tune", action="store_true",
                         help="first choose aggregated serving's chunk size among the plan's")  # fmt: skip
-    parser.add_argument("--chunk", type=int, metavar="TOKENS", help="aggregated serving's chunk size")
+    parser.add_argument("--chunk", type=options.whole(), metavar="TOKENS", help="aggregated serving's chunk size")
     parser.add_argument("--on", choices=["vllm", "ray"], default="vllm",
                         help="vLLM behind the course's router, or Ray Serve LLM (make ray)")  # fmt: skip
     add_json_flag(parser)

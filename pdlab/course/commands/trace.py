@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pdlab import options
 from pdlab.course.output import add_json_flag, print_json, print_table
 
 
@@ -11,7 +12,7 @@ def add(sub: argparse._SubParsersAction) -> None:
     p = sub.add_parser("trace", help="summarise a workload trace (Mooncake JSONL or Azure CSV)")
     p.add_argument("file", help="the trace")
     p.add_argument(
-        "--block-tokens", type=int, metavar="N",
+        "--block-tokens", type=options.whole(), metavar="N",
         help="tokens a hash id stands for (default: declared beside the trace, else 512)",
     )  # fmt: skip
     add_json_flag(p)
@@ -19,11 +20,8 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int | None:
-    from pdlab.errors import BadInput
     from pdlab.measure import traces, workload
 
-    if args.block_tokens is not None and args.block_tokens < 1:
-        raise BadInput(str(args.block_tokens), "a whole number from 1", "--block-tokens")
     found = workload.summary(traces.read_trace(args.file, args.block_tokens))
     if args.json:
         print_json(found)

@@ -1,0 +1,98 @@
+"""YAML and JSON that somebody else wrote: read here alone, so that no document can end a command with a traceback.
+
+A library's own errors are only part of what a document can raise: a date that does not exist, an integer
+of 5,000 digits, a thousand brackets and a mapping as a key each raise something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pdlab.errors import BadInput
+
+MAX_DEPTH = 64  # no document of this course needs a tenth of it
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Plain values only; a key given twice is refused, where YAML's own loader keeps the last one."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (BadInput, yaml.YAMLError):
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            text = repr(node.value) if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
+            kind = node.tag.rpartition(":")[2]
+            raise BadInput(_short(text), f"what YAML calls {kind}", _line(node), "Quote it if it is text.") from error
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            raise BadInput(f"a {type(key).__name__} as a key", "a word", _line(key_node))
+        if key in seen:
+            raise BadInput(f"key {key!r} a second time", "each key once", _line(key_node))
+        seen[key] = loader.construct_object(value_node, deep=True)
+    return seen
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The one document in ``text``.  ``BadInput`` names ``where`` and the line; aliases are refused."""
+    try:
+        _check_shape(text)
+        return yaml.load(text, _Loader)  # noqa: S506, a safe loader
+    except BadInput as error:
+        raise BadInput(error.found, error.expected, f"{where}, {error.where}", error.do) from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadInput(" ".join(str(error).split()), "YAML", where) from error
+
+
+def _check_shape(text: str) -> None:
+    """Refuse aliases, with which a few lines stand for billions of values, and nesting without end."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise BadInput(f"the alias *{event.anchor}", "every value written out", _line(event),
+                           "Copy what the alias stands for to where it is used.")  # fmt: skip
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise BadInput(f"more than {MAX_DEPTH} levels of nesting", "a plain document", _line(event))
+
+
+def _line(marked: yaml.Node | yaml.Event) -> str:
+    return f"line {marked.start_mark.line + 1}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The one document in a YAML file; ``BadInput`` for a file that cannot be read."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise BadInput(str(error), "a readable YAML file", str(path)) from error
+    return parse_yaml(text, str(path))
+
+
+def parse_json(text: str | bytes, where: str, expected: str = "one JSON document", do: str = "") -> Any:
+    """The JSON value in ``text``; ``BadInput`` for anything else, too many brackets or digits among it."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise BadInput("values nested without end", expected, where, do) from error
+    except ValueError as error:
+        raise BadInput(f"{error}", expected, where, do) from error
