@@ -485,7 +485,7 @@ What is left is the trade of L2, under pressure. In the recorded run at the high
 
 ## One pool at a time
 
-The promise of two pools is that each can grow by itself. Here is a running pair, of the model `tiny`, deployed from a file by Ray's own command, `serve run FILE`. Then the file was changed three times and run again, while a client asked once a second.
+The promise of two pools is that each can grow by itself. Here is a running pair, of the model `tiny`, deployed from a file by Ray's own command, `serve run FILE`. Such a file describes an *application*: its *builder*, a function of Ray Serve LLM, makes the pools from the arguments that the file gives it. Then the file was changed three times and run again, while a client asked once a second.
 
 1. **Two prefill replicas**, written *beside* the application's arguments, under `deployments`.
 2. **One again**, written in the same place.
