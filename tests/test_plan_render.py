@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import os
@@ -258,3 +259,110 @@ def test_the_command_writes_prints_and_explains(tmp_path: Path, capsys: pytest.C
         assert cli.main(["plan", "render", plan, "--target", "slurm", "--verify", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["verified"]["engine"] is None and "4 vLLM commands could not be checked" in err
+
+
+# ── what people write stays text ────────────────────────────────────────────────────────────
+
+HOSTILE = [
+    "a$(touch MARK) `touch MARK` $HOME ${HOME} ${out} $(POD_IP) $$", "b}; touch MARK; x={", "d e'f g\"h \\ a\\$(touch MARK) ~ !x",
+    "--flag", "coding=utf-7 #x: [ &amp *y/bin/vllm", "ö 漢 🙂 h%j %(all)s {value} {LINK_PEER}",
+]  # fmt: skip
+
+
+def hostile_plan(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = yaml.safe_load(PLANS["node-2gpu"].read_text())
+    document["live"]["nixl"] = {"backends": [name]}
+    document["comparison"]["model_revision"] += "@" + name
+    document["deployments"]["disaggregated"]["routing"] = name
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, str]]:
+    """Every hostile text as a plan's name, revision, backend and rule and as a model's folder, for every target."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flags, "ROOT", folder)
+        return {
+            (text, target): targets.render(hostile_plan(folder, text), target, model=f"/m/{text}/m{text.replace('/', '')}")
+            for text in HOSTILE for target in targets.TARGETS
+        }  # fmt: skip
+
+
+def test_hostile_texts_give_files_that_can_be_read(hostile) -> None:
+    """Bash, Python and YAML read every file, and sbatch's lines hold a name and nothing else."""
+    scripts, kinds = [], Counter()
+    for files in hostile.values():
+        for name, text in files.items():
+            kinds[name.rpartition(".")[2]] += 1
+            if name.endswith(".py"):
+                ast.parse(text.encode())
+            elif name.endswith(".yaml"):
+                list(yaml.load_all(text, verify.LOADER))
+            else:
+                scripts.append(text)
+            for line in re.findall("^#SBATCH.*", text, re.MULTILINE):
+                assert re.fullmatch(r"#SBATCH --[a-z-]+(=[A-Za-z0-9._%-]+)?", line), line
+    assert kinds["sbatch"] == len(HOSTILE) and kinds["py"] == 2 * len(HOSTILE) and kinds["sh"] == 3 * len(HOSTILE)
+    for text in scripts:
+        read = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
+        assert read.returncode == 0, read.stderr + text
+
+
+def test_hostile_texts_arrive_as_they_are(hostile) -> None:
+    """A model's path is the same text in every target: no shell, no Kubernetes and no YAML reads anything into it."""
+    for (text, target), files in hostile.items():
+        path = f"/m/{text}/m{text.replace('/', '')}"
+        if target == "kubernetes":
+            assert {command.words[0].replace("$$", "$") for command in verify.commands(files)} == {path}
+            assert not [c for c in verify.commands(files) if "$" in c.words[0].replace("$$", "")]
+        elif target == "ray":
+            assert {command.words[0] for command in verify.commands(files)} == {path}
+        else:
+            text_of = "".join(files.values())
+            assert text_of.count(f"serve {shlex.quote(path)} ") == 4 and len(verify.commands(files)) == 4
+
+
+@pytest.mark.parametrize("target", ["local", "slurm", "ray"])
+def test_a_script_runs_nothing_that_a_name_says(hostile, target: str, tmp_path: Path) -> None:
+    """The lines that set variables run in an empty folder: the plan is its path, and no marker file appears."""
+    plan_shown, whole = {}, ["set -eu", "live=x models=x python=x serve=x ip=(1 2) nodes=(1 2)"]
+    for number, text in enumerate(HOSTILE):
+        script = hostile[text, target]["job.sbatch" if target == "slurm" else "run.sh"]
+        body = script[script.index("\nplan=") : script.index('\nmkdir -p "$out')]
+        whole.append(body.replace("| sha256sum --check --quiet", f">checked-{number}") + f'\nprintf %s "$plan" >plan-{number}')
+        servers = re.findall(r"^  start (?:\w+-\d) .*?(?=\n  \w)", script, re.MULTILINE | re.DOTALL)
+        assert len(servers) == (0 if target == "ray" else 4)
+        whole += ['start() { shift 2; printf "%s\\0" "$@" >>started; }', *servers]
+    done = subprocess.run(["bash"], input="\n".join(whole), capture_output=True, text=True, cwd=tmp_path,
+                          env={"PATH": os.environ["PATH"], "HOME": "/home"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.rglob("*MARK*"))
+    for number, text in enumerate(HOSTILE):
+        assert (tmp_path / f"plan-{number}").read_text().removeprefix("./") == f"{text}.yaml"
+    if target != "ray":
+        started = (tmp_path / "started").read_text().split("\0")
+        assert all(started.count(f"/m/{text}/m{text.replace('/', '')}") == 4 for text in HOSTILE)
+
+
+def test_what_cannot_be_written_on_a_line_is_refused(tmp_path: Path) -> None:
+    """A line end or control character in a name, a model or a plan's value is bad input, and so is a model that names nothing."""
+    for name in ("c\ntouch MARK\n#", "a\x1b[2J", "a\rb", "a\u2028b", "a\udcffb"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(PLANS["node-2gpu"].read_text())
+        for target in ("local", "slurm", "ray"):
+            with pytest.raises(BadInput, match="on one line"):
+                targets.render(path, target)
+    for model in ("/m/\n x", "/m/\0{out}", "/", "/m/--flag"):
+        with pytest.raises(BadInput):
+            targets.render(PLANS["node-2gpu"], "local", model=model)
+    document = yaml.safe_load(PLANS["node-2gpu"].read_text())
+    document["comparison"]["model_revision"] += "@\0{HOME}"
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(BadInput, match="model_revision"):
+        targets.render(tmp_path / "p.yaml", "local")
+    with pytest.raises(BadInput, match="made on one machine"):
+        targets.render(PLANS["node-2gpu"], "kubernetes", model="tiny")

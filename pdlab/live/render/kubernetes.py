@@ -18,7 +18,7 @@ from pdlab.measure.plan import Plan
 
 ENGINE_IMAGE = "vllm/vllm-openai:v" + env.GPU_PINS[0].partition("==")[2]
 COURSE_IMAGE = "pdlab:0.1.0"
-POD_IP = "$(POD_IP)"  # Kubernetes puts the pod's address in, in arguments and later settings alike
+POD_IP = shell.variable("POD_IP")  # Kubernetes puts the pod's address in, in arguments and later settings alike
 RESULTS, FOLDER = "pdlab-results", "/results"
 HOW = (
     f"Image {COURSE_IMAGE} is yours to build: the course's folder at /opt/pdlab, after `make env live-env` on a machine "
@@ -59,6 +59,9 @@ def files(asked: paper.Asked) -> dict[str, str]:
     where = local.shown(path)
     if where.startswith("/"):
         raise BadInput(f"a plan outside the course's folder ({where})", "one inside it, so that it is in the image", "PLAN")
+    if paper.MODELS in (model := paper.model_of(asked)).path:
+        raise BadInput(f"model {model.name!r}, which is made on one machine", "one that every pod can read", "--target kubernetes",
+                       "Give --model a hub id.")  # fmt: skip
     naming = paper.Naming(lambda node, name: POD_IP, lambda node, name: _name(name))
     words = (where, FOLDER, "/opt/pdlab/.venv/bin/pdlab")
     sheets = [paper.sheet(asked, design, *words, naming) for design in designs]
@@ -74,7 +77,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     if len(designs) > 1:
         parts["4-analyze.yaml"] = [_job("pdlab-analyze", _course(paper.analyze(where, FOLDER, words[2])))]
         jobs.append(("4-analyze.yaml", "pdlab-analyze", 15))
-    note = f"# Rendered from {where}: validated, not run.  run.sh applies it and says why each flag is there.\n"
+    note = f"# Rendered from {local.plain(where)}: validated, not run.  run.sh applies it and says why each flag is there.\n"
     texts = {name: note + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000) for name, part in parts.items()}
     head = local.head(plan, path, "kubernetes", HOW, list(texts.values()))
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + _script(parts, jobs), **texts}
@@ -103,8 +106,8 @@ def _server(server: paper.Server, plan: Plan) -> list[dict[str, Any]]:
     # the cluster deals the GPUs
     settings = {key: value for key, value in server.settings.items() if key != "CUDA_VISIBLE_DEVICES"}
     container = {
-        "name": "vllm", "image": ENGINE_IMAGE, "command": ["vllm", "serve"], "args": list(server.command[2:]),
-        "env": [*_own_address(), _token(), *({"name": key, "value": value} for key, value in settings.items())],
+        "name": "vllm", "image": ENGINE_IMAGE, "command": ["vllm", "serve"], "args": [_literal(word) for word in server.command[2:]],
+        "env": [*_own_address(), _token(), *({"name": key, "value": _literal(value)} for key, value in settings.items())],
         "ports": [{"name": "http", "containerPort": port},
                   {"name": "side-channel", "containerPort": int(server.settings["VLLM_NIXL_SIDE_CHANNEL_PORT"])}],
         "resources": {"limits": {"nvidia.com/gpu": len(server.units)}},
@@ -163,7 +166,7 @@ def _job(name: str, container: dict[str, Any], before: Sequence[dict[str, Any]] 
 
 
 def _course(words: Sequence[str], name: str = "pdlab") -> dict[str, Any]:
-    return {"name": name, "image": COURSE_IMAGE, "workingDir": "/opt/pdlab", "command": [words[0]], "args": list(words[1:]),
+    return {"name": name, "image": COURSE_IMAGE, "workingDir": "/opt/pdlab", "command": [words[0]], "args": [_literal(word) for word in words[1:]],
             "volumeMounts": _results()}  # fmt: skip
 
 
@@ -179,6 +182,11 @@ def _claim() -> dict[str, Any]:
 def _service(name: str, labels: Mapping[str, str], port: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
             "spec": {"selector": dict(labels), "ports": [{"name": "tcp", "port": port}]}}  # fmt: skip
+
+
+def _literal(text: str) -> str:
+    """A value that Kubernetes leaves as it is: of ``$(NAME)`` it would put NAME's value in, unless it is ours."""
+    return shell.VARIABLE.sub(lambda match: f"$({match[1][1:-1]})", text.replace("$", "$$"))
 
 
 def _own_address() -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ from pdlab.live.render import flags, paper, shell
 from pdlab.measure import plan as plans
 from pdlab.measure.plan import Plan
 
-PDLAB, PLAN, OUT = "${pdlab}", "${plan}", "${out}"
+PDLAB, PLAN, OUT = map(shell.variable, ("pdlab", "plan", "out"))
 
 
 def files(asked: paper.Asked) -> dict[str, str]:
@@ -45,7 +47,7 @@ def head(plan: Plan, path: Path, target: str, how: str, texts: Sequence[str]) ->
         status = "Rendered and validated, not run: this course has no such machines. Read it before you run it."
     else:
         status = "For a processor, where such a file has been run."
-    said = [f"Rendered by `pdlab plan render {shown(path)} --target {target}`.", status, how, TUNE]
+    said = [f"Rendered by `pdlab plan render {shlex.quote(shown(path))} --target {target}`.", status, how, TUNE]
     lines = [line for one in said for line in textwrap.wrap(one, flags.WIDTH, initial_indent="# ", subsequent_indent="# ")]
     return "\n".join(lines) + f"\n#\n# Flags, and why they are there:\n{flags.notes(texts)}"
 
@@ -53,7 +55,16 @@ def head(plan: Plan, path: Path, target: str, how: str, texts: Sequence[str]) ->
 def shown(path: Path) -> str:
     """The plan's path as it is written into a file: from the course's folder where it lies there."""
     whole, root = path.resolve(), flags.ROOT.resolve()
-    return str(whole.relative_to(root)) if whole.is_relative_to(root) else str(whole)
+    short = str(whole.relative_to(root)) if whole.is_relative_to(root) else str(whole)
+    return f"./{short}" if short.startswith("-") else short  # else the commands would take it for an option
+
+
+def plain(text: str) -> str:
+    """A plan's path for comments and names: letters, digits and ``._/-``, with ``_`` for all else.
+
+    A comment is no quoting: its first lines can name a Python file's encoding, or options for sbatch.
+    """
+    return re.sub(r"[^A-Za-z0-9._/-]+", "_", text)
 
 
 SERVERS = "python=${PYTHON:-.venv/bin/python}\nlive=${PDLAB_LIVE_ENV:-.venv-live}\n"  # where the script starts servers itself
@@ -62,8 +73,8 @@ SERVERS = "python=${PYTHON:-.venv/bin/python}\nlive=${PDLAB_LIVE_ENV:-.venv-live
 def variables(path: Path, target: str, more: str = SERVERS) -> str:
     """What the caller may set, and the plan as it was rendered."""
     return (
-        f"plan={shell.word(shown(path))}\n"
-        f"out=${{OUT:-runs/{path.stem}-{target}}}\n"
+        f"plan={shlex.quote(shown(path))}\n"
+        f"out=${{OUT:-runs/{plain(path.stem)}-{target}}}\n"
         f"pdlab=${{PDLAB:-.venv/bin/pdlab}}\n{more}\n"
         "# The commands below were made from this plan; a changed plan has to be rendered again.\n"
         f'echo "{plans.sha256(path)}  $plan" | sha256sum --check --quiet\n'

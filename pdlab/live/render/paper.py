@@ -2,7 +2,7 @@
 
 The commands are those of ``pdlab.live.serve``, which starts servers on this machine.  What differs
 from target to target is how machines are called (``Naming``); the words of a command may hold shell
-variables such as ``${ip[0]}``, which the target's own text defines.
+variables (``shell.variable``), which the target's own text defines.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal
 
 from pdlab.errors import BadInput
 from pdlab.live import budget, models, serve
+from pdlab.live.render import shell
 from pdlab.live.serve import LOOPBACK, Role
 from pdlab.measure import link_need
 from pdlab.measure.plan import Plan
@@ -24,7 +25,8 @@ DESIGNS: tuple[Design, ...] = ("aggregated", "disaggregated")
 ROUTER_PORT, FIRST_PORT, FIRST_SIDE_CHANNEL, LINK_PORT = 8000, 8100, 5600, 7600
 SIDE_CHANNEL_STEP = 10  # vLLM adds the data-parallel rank to the port
 ROUTER_URL = f"http://{LOOPBACK}:{ROUTER_PORT}"
-MODELS = "${models}"  # the folder of the models that ``pdlab model get`` makes
+MODELS = shell.variable("models")  # the folder of the models that ``pdlab model get`` makes
+LIVE = shell.variable("live")  # the environment that servers run in
 START_MINUTES = 15  # to load weights on every rank, and to compile
 SMALL_BYTES = "1M"  # beside a whole prompt's KV, so that setup can be told from bandwidth
 
@@ -106,8 +108,8 @@ def model_of(asked: Asked) -> models.Model:
     name = asked.model or asked.plan.live_section.model
     if name in models.MADE:
         return models.Model(name, f"{MODELS}/{name}", True, None)
-    if name.startswith("/"):
-        return models.Model(Path(name).name, name, True, None)
+    if name.startswith("/") and (folder := Path(name).name) and not folder.startswith("-"):
+        return models.Model(folder, name, True, None)
     if models.HUB_ID.fullmatch(name):
         return models.Model(name, name, False, None)
     expected = f"{', '.join(models.MADE)}, an absolute path, or a Hugging Face id such as org/name"
@@ -179,10 +181,10 @@ def _places(plan: Plan, spec: serve.Spec) -> list[tuple[int, tuple[int, ...]]]:
 def _command(arguments: list[str], device: str) -> tuple[str, ...]:
     """vLLM's command line.  Its CPU package has no working ``vllm`` command, so there it is a module."""
     if device == "cpu":
-        return ("${live}/bin/python", *arguments)
+        return (f"{LIVE}/bin/python", *arguments)
     words = arguments[2:]  # after -m and the module's name
     at = words.index("--model")
-    return ("${live}/bin/vllm", "serve", words[at + 1], *words[:at], *words[at + 2 :])
+    return (f"{LIVE}/bin/vllm", "serve", words[at + 1], *words[:at], *words[at + 2 :])
 
 
 def _router(plan: Plan, design: Design, servers: Sequence[Server], pdlab: str, log: str) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ if __name__ == "__main__":
     serve.start(http_options={{"host": "127.0.0.1", "port": {port}}})
     serve.run(app, name="{design}", blocking=True)
 """
-OTHER = "${LINK_PEER}"
+OTHER = shell.variable("LINK_PEER")
 RUN = """\
 here=$(dirname "$0")
 trap '"$serve" shutdown --yes' EXIT
@@ -53,7 +53,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
         arguments = render.arguments(plan, design, source, **options)
         code = PYTHON.format(builder=render.BUILDER[design], value=_python(arguments), port=paper.ROUTER_PORT, design=design)
         document = render.document(plan, design, source, paper.ROUTER_PORT, **options)
-        note = f"# Rendered from {local.shown(path)}.  run.sh says what it is and why each setting is there.\n"
+        note = f"# Rendered from {local.plain(local.shown(path))}.  run.sh says what it is and why each setting is there.\n"
         found |= {f"{design}.yaml": note + document, f"{design}.py": note + code}
     body = local.variables(path, "ray", "serve=${SERVE:-.venv-ray/bin/serve}\n")
     if source != model.path:
@@ -91,7 +91,7 @@ def _preflight(plan: Plan) -> str:
 def _python(value: Any, indent: str = "") -> str:
     """Plain data as Python, a key on each line."""
     if not isinstance(value, (dict, list)) or not value:
-        return json.dumps(value) if isinstance(value, str) else repr(value)
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
     inner = indent + "    "
     if isinstance(value, dict):
         lines = [f'{inner}"{key}": {_python(one, inner)},\n' for key, one in value.items()]

@@ -6,16 +6,22 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*(\[\d+\])?\}")
+MARK = "\0"  # no file name, option or plan that is rendered holds one: what they say is never a variable
+VARIABLE = re.compile(MARK + r"(\{[A-Za-z_]\w*(?:\[\d+\])?\})")
 INDENT = "  "
 
 
+def variable(name: str) -> str:
+    """A variable of the target's own, for use in a word: ``name`` or ``name[0]``."""
+    return f"{MARK}{{{name}}}"
+
+
 def word(text: str) -> str:
-    """One word for bash; ``${name}`` and ``${name[0]}`` in it stay variables, all else is literal."""
-    if not VARIABLE.search(text):
+    """One word for bash: each :func:`variable` in it is one, all else is literal, ``$`` and quotes too."""
+    if MARK not in text:
         return shlex.quote(text)
     kept = [re.sub(r'(["\\$`])', r"\\\1", part) for part in VARIABLE.split(text)[::2]]
-    names = [match.group() for match in VARIABLE.finditer(text)]
+    names = [f"${name}" for name in VARIABLE.findall(text)]
     return '"' + "".join(a + b for a, b in zip(kept, [*names, ""], strict=True)) + '"'
 
 

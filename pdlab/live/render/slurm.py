@@ -50,15 +50,15 @@ def files(asked: paper.Asked) -> dict[str, str]:
 
 
 def _address(node: int, name: str) -> str:
-    return f"${{ip[{node}]}}"
+    return shell.variable(f"ip[{node}]")
 
 
 def _options(asked: paper.Asked) -> str:
     """What the job asks of the queue."""
-    plan, path = asked.plan, asked.path
+    plan, name = asked.plan, local.plain(asked.path.stem)
     options = {
-        "job-name": f"pdlab-{path.stem}", "nodes": plan.nodes, "gpus-per-node": plan.live_section.gpus_per_node,
-        "exclusive": None, "time": paper.minutes(plan, len(asked.designs)), "output": f"pdlab-{path.stem}-%j.log",
+        "job-name": f"pdlab-{name}", "nodes": plan.nodes, "gpus-per-node": plan.live_section.gpus_per_node,
+        "exclusive": None, "time": paper.minutes(plan, len(asked.designs)), "output": f"pdlab-{name}-%j.log",
     }  # fmt: skip
     return "".join(f"#SBATCH --{name}{'' if value is None else f'={value}'}\n" for name, value in options.items())
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pdlab.errors import BadInput
+from pdlab.live import env, models
 from pdlab.live.render import kubernetes, local, paper, ray, slurm
 from pdlab.measure import plan as plans
 
 TARGETS = {"local": local.files, "slurm": slurm.files, "ray": ray.files, "kubernetes": kubernetes.files}
+WRITTEN = {"comparison": {"model_revision"}, "deployments": {"disaggregated": {"routing", "kv_transport"}}, "live": True}
 
 
 def render(
@@ -26,4 +29,23 @@ def render(
         beside = path.with_name(f"{path.stem}-live.yaml")
         do = f"{beside} has one." if beside.exists() else "Without it a plan can only be simulated."
         raise BadInput("no live section", "one that says how servers start", str(path), do)
-    return TARGETS[target](paper.Asked(plan, path, tuple(designs), model, chunk_tokens))
+    asked = paper.Asked(plan, path, tuple(designs), model, chunk_tokens)
+    _one_line(asked)
+    return TARGETS[target](asked)
+
+
+def _one_line(asked: paper.Asked) -> None:
+    """No text that is written into files may hold a line end or another control character."""
+    texts = {"PLAN": local.shown(asked.path), "--model": asked.model or "", "PDLAB_CACHE": str(models.cache_dir()),
+             "PDLAB_LIVE_ENV": str(env.location())}  # fmt: skip
+    for key, value in (*texts.items(), *_strings(asked.plan.model_dump(include=WRITTEN))):
+        if not value.isprintable():
+            raise BadInput(f"{value!r}", "characters that can be printed, on one line", key)
+
+
+def _strings(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(node, str):
+        yield path, node
+    elif isinstance(node, (dict, list)):
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _strings(value, f"{path}.{key}" if path else str(key))

@@ -81,7 +81,7 @@ def verify(files: Mapping[str, str]) -> Outcome:
 def _in_shell(file: str, text: str) -> Iterator[Command]:
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     for line in lines.replace("\\\n", " ").splitlines():
-        if "/bin/vllm" not in line and MODULE not in line:
+        if not line.lstrip().startswith("start ") or ("/bin/vllm" not in line and MODULE not in line):
             continue
         words = shlex.split(line)
         settings = dict(word.split("=", 1) for word in words[words.index("env") + 1 :] if "=" in word.split("/")[0])
