@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import http.client
 import json
 import socket
@@ -15,9 +17,13 @@ from pathlib import Path
 
 import forked
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 from fake_http import DONE, END, HEAD, Peer, chunk, frame, plain, tokens
 
+from pdlab.live import policy, router
 from pdlab.live import router_steps as steps
+from pdlab.live.placement import Placement
+from pdlab.live.router_log import RowLog
 from pdlab.live.router_steps import Route, StepFailed
 
 TRANSFER = {"do_remote_prefill": True, "do_remote_decode": False, "remote_engine_id": "e1",
@@ -409,3 +415,189 @@ def test_options_that_name_no_server_are_refused():
     done = subprocess.run([sys.executable, "-m", "pdlab.live.router", "--prefill", "http://x"],
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 2 and "Traceback" not in done.stderr and "--decode" in done.stderr
+
+
+# ── what no request and no server may do to it ──────────────────────────────────────────────
+
+DEEP = b'{"prompt":' + b"[" * 100_000
+
+
+def message(answer: tuple[int, dict, bytes]) -> tuple[int, str]:
+    """Status and message of an answer that is an error in JSON."""
+    status, headers, body = answer
+    assert headers["Content-Type"].startswith("application/json"), body
+    error = json.loads(body)["error"]
+    assert error["code"] == status
+    return status, error["message"]
+
+
+def test_an_encoded_body_is_passed_on_decoded_or_refused(tmp_path):
+    """A gzip body reaches the server plain and unlabelled; one that is none, or another encoding, is HTTP 400."""
+    raw = json.dumps(BODY).encode()
+    with Peer(lambda seen: tokens(1)) as peer, running(tmp_path / "log", "--worker", peer.url) as where:
+        for encoding in ("gzip", "identity"):
+            sent = gzip.compress(raw) if encoding == "gzip" else raw
+            assert post(where, sent, headers={"Content-Encoding": encoding})[0] == 200
+        for encoding in ("gzip", "deflate", "compress", "gzip, gzip"):
+            assert message(post(where, b"not encoded", headers={"Content-Encoding": encoding}))[0] == 400
+        assert post(where, raw)[0] == 200
+    assert [(seen.body, seen.headers.get("content-encoding")) for seen in peer.posts()] == [(raw, None)] * 3
+    assert [line["status"] for line in lines(tmp_path / "log", 7)] == ["ok"] * 2 + ["rejected"] * 4 + ["ok"]
+
+
+def test_the_request_deadline_holds_for_slow_clients_and_for_lists(tmp_path):
+    """A body that never comes whole is HTTP 408 and has its row; a list or a reset that hangs is 504."""
+    with Peer(lambda seen: ["wait"]) as peer:
+        with running(tmp_path / "log", "--worker", peer.url, "--request-deadline", "0.3") as where:
+            host, port = where.split(":")
+            with socket.create_connection((host, int(port)), timeout=5) as sock:
+                sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+                said = http.client.HTTPResponse(sock)
+                said.begin()
+                got = said.status, dict(said.headers), said.read()
+            assert message(got)[0] == 408
+            connection = http.client.HTTPConnection(where, timeout=5)
+            connection.request("GET", "/v1/models")
+            answer = connection.getresponse()
+            assert message((answer.status, dict(answer.headers), answer.read()))[0] == 504
+            assert message(post(where, {}, "/reset_prefix_cache"))[0] == 504
+    (line,) = lines(tmp_path / "log")
+    assert (line["status"], line["http_status"], line["attempts"]) == ("timeout", 408, 0)
+
+
+def test_a_body_that_python_cannot_take_is_the_clients_fault(tmp_path):
+    """JSON nested without end, half a character, a path or method that is none: a JSON error each, and rows for the first."""
+    with Peer(prefilled) as p, Peer(lambda seen: tokens(1)) as d:
+        with running(tmp_path / "log", "--prefill", p.url, "--decode", d.url, "--policy", "llm-d:1") as where:
+            nested = b'{"prompt":' + b"[" * 985 + b"]" * 985 + b"}"  # read, and too deep to be written
+            for body in (DEEP, nested, b'{"prompt":"\\ud800"}', b'{"prompt":[9999999999999999999999]}'):
+                assert message(post(where, body))[0] == 400
+            assert message(post(where, path="/v1/nothing"))[0] == 404
+            assert message(post(where, path="/v1/models"))[0] == 405
+            assert post(where)[0] == 200
+    kept = lines(tmp_path / "log", 5)
+    assert [line["status"] for line in kept] == ["rejected"] * 4 + ["ok"] and len(p.posts()) == 1
+
+
+def test_an_answer_that_python_cannot_take_is_the_servers_fault(tmp_path):
+    """Prefill's answer, an error and an error frame that are nested without end give HTTP 502 or the server's own status."""
+    deep = b"[" * 100_000
+    script = {"answer": plain("200 OK", deep), "error": plain("503 Service Unavailable", deep)}
+    with Peer(lambda seen: script[seen.headers["x-request-id"]]) as p, Peer(lambda seen: tokens(1)) as d:
+        with running(tmp_path / "log", "--prefill", p.url, "--decode", d.url) as where:
+            for name, status in (("answer", 502), ("error", 503)):
+                assert message(post(where, headers={"X-Request-Id": name}))[0] == status
+    frames = [HEAD + chunk(b'data: {"error": ' + deep + b"\n\n") + END]
+    with Peer(lambda seen: frames) as d, running(tmp_path / "other", "--worker", d.url) as where:
+        assert message(post(where))[0] == 502
+    assert [line["status"] for line in (*lines(tmp_path / "log", 2), *lines(tmp_path / "other"))] == ["failed"] * 3
+
+
+def test_a_redirect_is_not_followed(tmp_path):
+    """A server that sends elsewhere gets no second request anywhere: HTTP 502, for lists and resets too."""
+    with Peer(lambda seen: tokens(1)) as other:
+        def away(seen):
+            return plain("307 Temporary Redirect", b"", b"Location: " + other.url.encode() + b"/v1/completions")
+
+        with Peer(away) as peer, running(tmp_path / "log", "--worker", peer.url) as where:
+            status, said = message(post(where))
+            assert status == 502 and "307" in said
+            connection = http.client.HTTPConnection(where, timeout=5)
+            connection.request("GET", "/v1/models")
+            answer = connection.getresponse()
+            assert message((answer.status, dict(answer.headers), answer.read()))[0] == 502
+            assert message(post(where, {}, "/reset_prefix_cache"))[0] == 502
+    assert not other.seen and lines(tmp_path / "log")[0]["status"] == "failed"
+
+
+def test_what_nobody_thought_of_is_told_in_json(tmp_path, capsys):
+    """An error inside the router is an HTTP 500 in JSON, one line on stderr, and a row like any other."""
+    class Broken(Placement):
+        def place(self, prompt):
+            raise KeyError("nobody\nthought of it")
+
+    async def scene():
+        log = RowLog(tmp_path / "log")
+        broken = router.Router(Broken(["http://127.0.0.1:1"], [], policy.rule_from_name("all-remote")), log=log)
+        broken.placement.decode = None  # for the lists
+        async with TestClient(TestServer(broken.app())) as client:
+            got = []
+            for ask in (client.post("/v1/completions", json=BODY), client.get("/v1/models")):
+                async with ask as answer:
+                    got.append(message((answer.status, dict(answer.headers), await answer.read())))
+        log.close()
+        return got
+
+    got = asyncio.run(scene())
+    assert [status for status, _ in got] == [500, 500] and "KeyError" in got[0][1] and "TypeError" in got[1][1]
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and all(line.startswith("router: ") for line in told)
+    (line,) = lines(tmp_path / "log")
+    assert (line["status"], line["http_status"]) == ("failed", 500) and "KeyError" in line["error"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_costs_rows_and_no_answers():
+    """The log that cannot be written is told once, every request is answered, and the end is exit status 1."""
+    with Peer(lambda seen: tokens(1)) as peer:
+        command = [sys.executable, "-m", "pdlab.live.router", "--worker", peer.url, "--log", "/dev/full"]
+        process = subprocess.Popen([*command, "--until-stdin-closes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)  # fmt: skip
+        try:
+            where = json.loads(process.stdout.readline())["url"].removeprefix("http://")
+            answers = [post(where) for _ in range(3)]
+        finally:
+            _, told = process.communicate(timeout=20)
+    assert [status for status, _, _ in answers] == [200] * 3 and all(body.endswith(DONE) for _, _, body in answers)
+    first, last = told.splitlines()
+    assert "/dev/full: No space left" in first and "3 rows" in last and process.returncode == 1
+
+
+def test_a_row_that_was_torn_does_not_spoil_the_next(tmp_path, capsys):
+    """Where half a row was written before the disk was full, the next row begins a line of its own."""
+    class Small:
+        room = 4
+
+        def write(self, data):
+            if not self.room:
+                raise OSError(28, "No space left on device")
+            taken = min(self.room, len(data))
+            self.room -= taken
+            (tmp_path / "log").open("ab").write(data[:taken])
+            return taken
+
+        def close(self):
+            pass
+
+    log = RowLog(tmp_path / "log")
+    log._file.close()
+    log._file = small = Small()
+    log.write('{"a":1}\n')
+    small.room = 100
+    log.write('{"a":2}\n')
+    log.close()
+    assert (tmp_path / "log").read_text() == '{"a"\n{"a":2}\n' and log.lost == 1
+    assert "lacks 1 row" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--port", "70000"], ["--port", "-1"], ["--log", "/nope/x"], ["--log", "/tmp"], ["--worker", "foo"], ["--worker", "http://"],
+     ["--worker", "127.0.0.1:8000"], ["--worker", "http://[::1"], ["--worker", "http://a:b"], ["--worker", "http://a/?q="],
+     ["--worker", "http://a\nb"], ["--block-size", "0"], ["--cache-blocks", "-1"],
+     *([f"--{name}-deadline={value}"] for name in ("request", "prefill", "first-token") for value in ("nan", "inf", "0", "-1"))],
+    ids=" ".join,
+)  # fmt: skip
+def test_options_that_cannot_be_are_refused(options, capsys):
+    """Exit status 2 and one message that names the option, before anything listens."""
+    assert router.main(["--worker", "http://127.0.0.1:1", *options]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and options[0].partition("=")[0] in said.err and "expected" in said.err
+
+
+def test_a_port_that_is_taken_is_refused(capsys):
+    """Exit status 2 and a message, where another program listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert router.main(["--worker", "http://127.0.0.1:1", "--port", str(port)]) == 2
+    assert f"--port: found port {port} (" in capsys.readouterr().err

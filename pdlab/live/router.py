@@ -16,11 +16,12 @@ import argparse
 import asyncio
 import gc
 import json
+import logging
 import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -40,7 +41,8 @@ from pdlab.errors import BadInput
 from pdlab.live import policy, recovery
 from pdlab.live import router_steps as steps
 from pdlab.live.placement import NO_PROMPT, Placement, Prompt
-from pdlab.live.router_options import add_arguments
+from pdlab.live.router_log import RowLog
+from pdlab.live.router_options import add_arguments, check
 from pdlab.live.router_steps import Journey, Recovery, Route, StepFailed
 
 LOOPBACK = "127.0.0.1"
@@ -67,6 +69,7 @@ class Exchange:
     request: web.Request
     journey: Journey
     raw: bytes = b""
+    arrived: bool = False
     body: dict[str, Any] | None = None
     prompt: Prompt = NO_PROMPT
     out: web.StreamResponse | None = None
@@ -80,14 +83,14 @@ class Router:
         placement: Placement,
         deadlines: Deadlines = Deadlines(),
         recovery: Recovery = steps.fail_at_once,
-        log: TextIO | None = None,
+        log: RowLog | None = None,
     ) -> None:
         self.placement, self.deadlines, self.recovery, self.log = placement, deadlines, recovery, log
         self.session: ClientSession | None = None
 
     def app(self) -> web.Application:
         """The aiohttp application."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[answer_in_json])
         app.add_routes(
             [
                 web.post("/v1/completions", self.generate),
@@ -115,10 +118,11 @@ class Router:
         journey = Journey(request.headers.get(steps.REQUEST_ID) or uuid.uuid4().hex, now_ns())
         exchange = Exchange(request, journey)
         try:
-            exchange.raw = await request.read()
-            if self.placement.prefill:
-                exchange.body = _json_object(exchange.raw)
             async with asyncio.timeout(self.deadlines.request_s):
+                exchange.raw = await _whole(request)
+                exchange.arrived = True
+                if self.placement.prefill:
+                    exchange.body = _json_object(exchange.raw)
                 return await self._attempts(exchange)
         except BadInput as error:
             return await self._tell(exchange, "rejected", str(error), 400)
@@ -126,10 +130,16 @@ class Router:
             status = "timeout" if failure.kind == "deadline" else "failed"
             return await self._tell(exchange, status, str(failure), failure.http_status)
         except TimeoutError:
+            if not exchange.arrived:
+                return await self._tell(exchange, "timeout", "the request's deadline passed before all of it had come", 408)
             return await self._tell(exchange, "timeout", "the request's deadline passed", 504)
+        except web.HTTPException as error:
+            return await self._tell(exchange, "rejected", error.text or error.reason, error.status)
         except (asyncio.CancelledError, ClientGone):
             journey.status, journey.error = "cancelled", "the client went away"
             raise
+        except Exception as error:
+            return await self._tell(exchange, "failed", unexpected(request, error), 500)
         finally:
             journey.step("done", now_ns())
             if self.log:
@@ -138,7 +148,10 @@ class Router:
     async def _attempts(self, exchange: Exchange) -> web.StreamResponse:
         """Attempts until one answers, an answer has begun, or recovery gives up."""
         routes = exchange.journey.routes
-        exchange.prompt = self.placement.read(exchange.body)
+        try:
+            exchange.prompt = self.placement.read(exchange.body)
+        except (UnicodeError, RecursionError) as error:
+            raise BadInput(f"{error}", "text of whole characters, not nested without end", "prompt") from error
         exchange.journey.prompt_tokens = exchange.prompt.tokens or None
         routes.append(self.placement.place(exchange.prompt))
         while True:
@@ -158,7 +171,7 @@ class Router:
         journey, raw = exchange.journey, exchange.raw
         if exchange.body is not None:
             transfer = await self._prefill(exchange, route.prefill) if route.prefill else None
-            raw = json.dumps(steps.decode_body(exchange.body, transfer)).encode()
+            raw = _json_bytes(steps.decode_body(exchange.body, transfer))
         journey.step("decode_sent", now_ns())
         async with _step("decode", self.deadlines.first_token_s) as deadline:
             async with self._post(exchange, route.decode, raw, "decode") as answer:
@@ -175,7 +188,7 @@ class Router:
         """The transfer parameters for decode; None when prefill's token ended the answer."""
         journey = exchange.journey
         assert exchange.body is not None
-        raw = json.dumps(steps.prefill_body(exchange.body)).encode()
+        raw = _json_bytes(steps.prefill_body(exchange.body))
         journey.step("prefill_sent", now_ns())
         with self.placement.prefilling(server, exchange.prompt):
             async with _step("prefill", self.deadlines.prefill_s):
@@ -192,12 +205,15 @@ class Router:
     ) -> AsyncIterator[ClientResponse]:
         """POST to the same path of ``server``; leaving early closes the connection there."""
         assert self.session is not None
-        request, request_id = exchange.request, exchange.journey.request_id
-        headers = [h for h in steps.passed_on(request.headers.items()) if h[0].lower() != "x-request-id"]
-        headers += [(steps.REQUEST_ID, request_id), ("Accept-Encoding", "identity")]
-        async with self.session.post(server + request.path_qs, data=raw, headers=headers) as answer:
+        request = exchange.request
+        headers = steps.request_headers(request.headers.items(), exchange.journey.request_id)
+        async with self.session.post(
+            server + request.path_qs, data=raw, headers=headers, allow_redirects=False
+        ) as answer:
             if answer.status >= 400:
                 raise StepFailed(step, "refused", steps.error_message(await answer.read()), answer.status)
+            if not 200 <= answer.status < 300:
+                raise StepFailed(step, "refused", _elsewhere(answer))
             yield answer
 
     async def _stream(
@@ -228,16 +244,16 @@ class Router:
         """Tell the client of a failure: by the HTTP status, or in the stream that has begun."""
         journey = exchange.journey
         journey.status, journey.error = status, message
-        if exchange.out is not None:
+        if exchange.out is not None and exchange.out.prepared:
             await _to_client(exchange.out.write(steps.error_frame(message, http_status)))
             await _to_client(exchange.out.write_eof())
             return exchange.out
         journey.http_status = http_status
-        return web.json_response(
-            steps.error_body(message, http_status),
-            status=http_status,
-            headers={steps.REQUEST_ID: journey.request_id},
-        )
+        answer = error_response(message, http_status)
+        answer.headers[steps.REQUEST_ID] = journey.request_id
+        if not exchange.arrived:  # the rest of it is not waited for
+            answer.force_close()
+        return answer
 
     # ── the rest of the API ─────────────────────────────────────────────────────────────────
 
@@ -245,23 +261,36 @@ class Router:
         """What the first decode server (or replica) lists."""
         assert self.session is not None
         try:
-            async with self.session.get(self.placement.decode[0] + "/v1/models") as answer:
-                return web.Response(
-                    body=await answer.read(), status=answer.status, content_type="application/json"
-                )
+            async with asyncio.timeout(self.deadlines.request_s):
+                async with self.session.get(
+                    self.placement.decode[0] + "/v1/models", allow_redirects=False
+                ) as answer:
+                    if 300 <= answer.status < 400:
+                        return error_response(_elsewhere(answer), 502)
+                    return web.Response(
+                        body=await answer.read(), status=answer.status, content_type="application/json"
+                    )
+        except TimeoutError:
+            return error_response("the request's deadline passed", 504)
         except ClientError as error:
-            return web.json_response(steps.error_body(str(error), 502), status=502)
+            return error_response(str(error), 502)
 
     async def reset_prefix_cache(self, request: web.Request) -> web.Response:
         """Empty every server's prefix cache, and with it what is believed of them; 502 where one fails."""
         assert self.session is not None
         self.placement.forget()
         try:
-            for server in (*self.placement.prefill, *self.placement.decode):
-                async with self.session.post(f"{server}/reset_prefix_cache", raise_for_status=True):
-                    pass
+            async with asyncio.timeout(self.deadlines.request_s):
+                for server in (*self.placement.prefill, *self.placement.decode):
+                    async with self.session.post(
+                        f"{server}/reset_prefix_cache", raise_for_status=True, allow_redirects=False
+                    ) as answer:
+                        if 300 <= answer.status < 400:
+                            return error_response(_elsewhere(answer), 502)
+        except TimeoutError:
+            return error_response("the request's deadline passed", 504)
         except ClientError as error:
-            return web.json_response(steps.error_body(str(error), 502), status=502)
+            return error_response(str(error), 502)
         return web.json_response({})
 
     async def health(self, request: web.Request) -> web.Response:
@@ -273,7 +302,9 @@ class Router:
     async def _healthy(self, server: str) -> bool:
         assert self.session is not None
         try:
-            async with self.session.get(server + "/health", timeout=ClientTimeout(total=5)) as answer:
+            async with self.session.get(
+                server + "/health", timeout=ClientTimeout(total=5), allow_redirects=False
+            ) as answer:
                 return answer.status == 200
         except (ClientError, TimeoutError):
             return False
@@ -281,6 +312,50 @@ class Router:
 
 class ClientGone(Exception):
     """The client closed its connection: nobody is left to answer."""
+
+
+def error_response(message: str, http_status: int) -> web.Response:
+    """An error as OpenAI's API words it, as a whole answer."""
+    return web.json_response(steps.error_body(message, http_status), status=http_status)
+
+
+def unexpected(request: web.Request, error: Exception) -> str:
+    """Say on stderr, in one line, that the router itself failed; the same for the client."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())[: steps.ERROR_CHARS]
+    print(f"router: {request.method} {request.path}: {said}", file=sys.stderr, flush=True)
+    return f"the router failed: {said}"
+
+
+@web.middleware
+async def answer_in_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Every request ends with an answer of the API's own form, whatever goes wrong."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:  # no such path, or not by this method
+        answer = error_response(error.text or error.reason, error.status)
+        answer.headers.update({name: value for name, value in error.headers.items() if name == "Allow"})
+        return answer
+    except ClientGone:
+        return web.Response(status=499)  # nobody reads it; aiohttp wants one
+    except Exception as error:
+        return error_response(unexpected(request, error), 500)
+
+
+async def _whole(request: web.Request) -> bytes:
+    """The request's body, decoded."""
+    named = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if named not in (*steps.DECODED, "identity", ""):
+        raise BadInput(f"Content-Encoding {named!r}", "gzip, deflate or none", "request body")
+    try:
+        return await request.read()
+    except web.RequestPayloadError as error:
+        raise BadInput(" ".join(f"what cannot be read ({error})".split()), "a body as its headers say", "request body") from error
+
+
+def _elsewhere(answer: ClientResponse) -> str:
+    return f"HTTP {answer.status}, which is no answer (redirects are not followed)"
 
 
 async def _to_client(write: Awaitable[Any]) -> None:
@@ -322,11 +397,18 @@ async def _chunks(content: StreamReader) -> AsyncIterator[bytes]:
 def _json_object(raw: bytes) -> dict[str, Any]:
     try:
         body = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{error}", "a JSON object", "request body") from error
     if not isinstance(body, dict):
         raise BadInput(f"a {type(body).__name__}", "a JSON object", "request body")
     return body
+
+
+def _json_bytes(body: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(body).encode()
+    except RecursionError as error:  # it could just be read
+        raise BadInput(f"{error}", "a JSON object", "request body") from error
 
 
 # ── the process ─────────────────────────────────────────────────────────────────────────────
@@ -350,7 +432,10 @@ async def serve(router: Router, port: int, ready: TextIO, until_stdin_closes: bo
     await runner.setup()
     try:
         site = web.TCPSite(runner, LOOPBACK, port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            raise BadInput(f"port {port} ({error.strerror})", "a port that is free", "--port") from None
         bound = runner.addresses[0][1]
         print(json.dumps({"url": f"http://{LOOPBACK}:{bound}"}), file=ready, flush=True)
         gc.collect()
@@ -367,6 +452,7 @@ def run(args: argparse.Namespace) -> int:
             f"{len(args.worker)} --worker, {len(args.prefill)} --prefill, {len(args.decode)} --decode",
             "--worker for aggregated servers, or --prefill and --decode",
         )
+    check(args)
     placement = Placement(
         [u.rstrip("/") for u in args.worker or args.decode],
         [u.rstrip("/") for u in args.prefill],
@@ -377,13 +463,24 @@ def run(args: argparse.Namespace) -> int:
     )
     deadlines = Deadlines(args.prefill_deadline, args.first_token_deadline, args.request_deadline)
     recover = recovery.from_name(args.on_failure, placement.prefill, placement.decode)
-    log = args.log.open("a", buffering=1) if args.log else None
+    log = RowLog(args.log) if args.log else None
+    reports = logging.StreamHandler()
+    reports.setFormatter(OneLine())
+    logging.getLogger("aiohttp").addHandler(reports)
     try:
         asyncio.run(serve(Router(placement, deadlines, recover, log), args.port, sys.stdout, args.until_stdin_closes))
     finally:
         if log:
             log.close()
-    return 0
+    return 1 if log and log.lost else 0
+
+
+class OneLine(logging.Formatter):
+    """What aiohttp itself reports (a client that breaks off, say), without its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else ""
+        return " ".join(f"router: {record.getMessage()}: {error}".split())
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from pdlab.errors import BadInput
 from pdlab.live.placement import BLOCK_SIZE, CACHE_BLOCKS, CHOICES
 from pdlab.live.policy import RULES
 
@@ -31,3 +34,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="from the decode request to its first token, transfer included (60)")  # fmt: skip
     add("--request-deadline", type=float, default=300.0, metavar="S", help="for the whole request (300)")
     add("--until-stdin-closes", action="store_true", help="end when the starting program is gone")
+
+
+def check(args: argparse.Namespace) -> None:
+    """BadInput for values that a router cannot start with."""
+    for option in ("worker", "prefill", "decode"):
+        for url in getattr(args, option):
+            if not _is_server(url):
+                raise BadInput(repr(url), "a server such as http://127.0.0.1:8100", f"--{option}")
+    if not 0 <= args.port <= 65535:
+        raise BadInput(f"port {args.port}", "0 to 65535", "--port")
+    for option in ("prefill", "first_token", "request"):
+        seconds = getattr(args, f"{option}_deadline")
+        if not (seconds > 0 and math.isfinite(seconds)):
+            raise BadInput(f"{seconds:g} s", "more than 0, and an end", f"--{option.replace('_', '-')}-deadline")
+    for option in ("block_size", "cache_blocks"):
+        if getattr(args, option) < 1:
+            raise BadInput(f"{getattr(args, option)}", "1 or more", f"--{option.replace('_', '-')}")
+
+
+def _is_server(url: str) -> bool:
+    """Scheme and host, perhaps a port and a path, and nothing that would swallow the path put behind."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or the host no address
+        return False
+    return whole and url.isprintable() and not set(url) & set(" ?#\\")

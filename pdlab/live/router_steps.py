@@ -22,6 +22,8 @@ HOP_BY_HOP = frozenset(
 )  # fmt: skip
 # Made anew for the next hop.  Without accept-encoding, frames come uncompressed and can be read.
 REMADE = frozenset(("host", "content-length", "accept-encoding", "expect"))
+# The body has been decoded by then.  An encoding that is not one of these cannot be.
+DECODED = frozenset(("gzip", "deflate"))
 REQUEST_ID = "X-Request-Id"
 ERROR_CHARS = 500
 
@@ -46,6 +48,12 @@ def passed_on(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     }
     dropped = HOP_BY_HOP | REMADE | named
     return [(key, value) for key, value in headers if key.lower() not in dropped]
+
+
+def request_headers(headers: Iterable[tuple[str, str]], request_id: str) -> list[tuple[str, str]]:
+    """The headers of the request to a server, whose body is passed on decoded and whose answer is to be read."""
+    kept = [pair for pair in passed_on(headers) if pair[0].lower() not in ("x-request-id", "content-encoding")]
+    return [*kept, (REQUEST_ID, request_id), ("Accept-Encoding", "identity")]
 
 
 def prefill_body(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +85,7 @@ def transfer_params(answer: bytes) -> dict[str, Any] | None:
     """
     try:
         params = json.loads(answer).get("kv_transfer_params")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise StepFailed("prefill", "broken", f"the answer is no JSON object: {error}") from error
     return dict(params) if isinstance(params, Mapping) and params.get("do_remote_prefill") else None
 
@@ -115,13 +123,13 @@ def error_message(body: bytes) -> str:
         document = json.loads(body)
         error = document.get("error", document)
         return str(error["message"] if isinstance(error, dict) else error)[:ERROR_CHARS]
-    except (ValueError, AttributeError, KeyError):
+    except (ValueError, AttributeError, KeyError, RecursionError):
         return body.decode(errors="replace").strip()[:ERROR_CHARS]
 
 
 def error_body(message: str, http_status: int) -> dict[str, Any]:
     """An error as OpenAI's API words it."""
-    kind = {400: "invalid_request_error", 504: "timeout"}.get(http_status, "server_error")
+    kind = "timeout" if http_status in (408, 504) else "invalid_request_error" if http_status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": None, "code": http_status}}
 
 
