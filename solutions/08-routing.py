@@ -263,7 +263,7 @@ Here is a router's log. Prefill ran on a server in rack 1 each time, and enforce
 | 1 | d0 | 3 | 0 | 1 | d1 (7, 0, 1) |
 | 2 | d1 | 4 | 0 | 1 | d0 (5, 1,024, 1), d2 (1, 0, 2) |
 | 3 | d0 | 6 | 2,048 | 1 | d1 (2, 0, 1) |
-| 4 | d1 | 3 | 0 | 1 | d0 (3, 0, 1), d2 (0, 0, 2) |
+| 4 | d1 | 3 | 0 | 1 | d0 (5, 0, 1), d2 (0, 0, 2) |
 
 These rows are made up, to be argued about: hypothetical.
 """

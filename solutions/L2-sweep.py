@@ -267,7 +267,7 @@ source_of_tokens = {"prefill": "local_compute", "decode": "external_kv_transfer"
 # %% check="L2.4"
 check("L2.4", source_of_tokens)
 
-# %%
+# %% tags=["reveals"]
 def grown(name, server):
     """How much each counter of a server rose over a run, from the samples taken beside it."""
     samples = [json.loads(line) for line in (run / name / sweep.SERVER_METRICS).read_text().splitlines()]
@@ -307,7 +307,7 @@ moved = sum(count * kv.block_bytes_total(shape, tokens, 128) for tokens, count i
 # %% check="L2.5"
 check("L2.5", moved)
 
-# %%
+# %% tags=["reveals"]
 counted = int(grown(slow, "decode-0")["nixl_bytes_transferred_sum"])
 print(f"NIXL counted {counted:,} B in the run   [measured]")
 
@@ -362,25 +362,26 @@ check("L2.6", handoff_in)
 
 ## The verdict, first from the gates
 
-Capacity is the highest tested rate that passes every gate, with no failure below it. A rate that passes above a failing one is a sign of noise, not of capacity. Write that down once. `points` is a list of (rate, passed); the result is a rate, or `0` where the lowest rate fails already.
+In the words of notebook 06: **Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. None can be stated where a rate passes above one that fails, or where a rate can't be judged and no lower one fails: those runs are repeated first. A rate that passes above a failing one is a sign of noise, not of capacity.
+
+Write that down once, for rates that could all be judged. `points` is a list of (rate, passed), in any order; the result is a rate, or `0` where none can be stated or even the lowest rate fails.
 """
 
 # %% exercise="L2.7"
 # Exercise L2.7
 def capacity(points):
-    """The highest rate that passed, below the first one that did not; 0 where there is none."""
+    """The capacity in requests/s; 0 where none can be stated."""
     ...
 
 
 ### BEGIN SOLUTION
 def capacity(points):
-    """The highest rate that passed, below the first one that did not; 0 where there is none."""
-    highest = 0
-    for rate, passed in sorted(points):
-        if not passed:
-            break
-        highest = rate
-    return highest
+    """The capacity in requests/s; 0 where none can be stated."""
+    passed = [rate for rate, ok in points if ok]
+    failed = [rate for rate, ok in points if not ok]
+    if passed and failed and max(passed) > min(failed):
+        return 0
+    return max(passed, default=0)
 ### END SOLUTION
 
 # %% check="L2.7"

@@ -334,7 +334,7 @@ moved = sum(-(-one["prompt_tokens"] // 128) - one["cached_tokens"] // 128 for on
 # %% check="L4.5"
 check("L4.5", moved, expected=routing.bytes_to_move(decided["llm-d:200"]))
 
-# %%
+# %% tags=["reveals"]
 counted = {rule: int(grown(rule).get("nixl_bytes_transferred_sum", 0)) for rule in RULES}
 for rule in RULES:
     percent = 100 * counted[rule] / counted["all-remote"]
@@ -519,7 +519,7 @@ for kind in WHAT:
 
 # %% [markdown]
 """
-Which of these sentences does the run carry? For each: `"shown"`, `"contradicted"` or `"not shown"`. Use the two equal rules and the intervals as yardsticks: a difference that is no larger than the one between equals, or whose intervals overlap, is not shown.
+Which of these sentences does the run carry? For each: `"shown"`, `"contradicted"` or `"not shown"`. Where a sentence is about what the runs showed, use the two equal rules and the intervals as yardsticks: a difference that is no larger than the one between equals, or whose intervals overlap, is not shown. A sentence about the rules themselves needs no yardstick: what the rules are can contradict it.
 
 | letter | sentence |
 |---|---|

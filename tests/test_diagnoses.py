@@ -141,3 +141,48 @@ def test_what_a_newcomer_was_told(name: str, answer: Any, kind: str) -> None:
 def test_setup_written_as_one() -> None:
     """A constant in place of an argument is named as that."""
     assert checks.evaluate("3.2", lambda b, r, s: 1 + b / (r * 1e9) * 1000).kind == "setup-fixed"
+
+
+UNITS = [
+    ("1.1", [f"206.1 {u}" for u in ("FLOP/B", "FLOP/byte", "FLOPs/byte", "FLOP per byte", "operations per byte")]),
+    ("7.4", [f"8.29{u}" for u in (" requests/s", "\u00a0requests/s", "requests/s", " req/s", " rps", " requests per second", " requests a second", " /s", " 1/s", " Hz")]),
+    ("4.11", ["11.89 req/s", "11.89 rps"]),
+    ("3.4", ["1 449 tokens", "1\u202f449", "1,449 tokens"]),
+    ("5.4", [{"aggregated": "282.21 GB", "disaggregated": "282209550336 B"}]),
+    ("1.8", [{"line": "tpot", "ms": "40 ms"}, {"line": "tpot", "ms": "0.04 s"}]),
+    ("4.7", [{"prefill GPUs": "5 GPUs", "decode GPUs": 3, "rps per GPU": "3.5 requests/s"}]),
+    ("6.12", [{"A": f"4{u}", "A stopped by": "queue", "B": "not monotonic", "C": "sample too small"} for u in (" requests/s", " req/s", " rps")]),
+    ("L2.8", [{"aggregated": "3 requests/s", "disaggregated": "3\u00a0requests per second", "claim": "open", "longest_gaps": "disaggregated", "ttft": "aggregated"}]),
+    ("L2.11", [{"side": "prefill", "idle_percent": p, "found_by": "every thread"} for p in ("94 %", "94%", "94 per cent", "94 percent", "94\u00a0%", 94)]),
+    ("L5.7", [{"gap_ms": "60 ms", "tpot_ms": "0.02 s"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "answer"), [(name, answer) for name, them in UNITS for answer in them])
+def test_the_unit_asked_for_may_be_written(name: str, answer: Any) -> None:
+    """A number with the unit that the text names is as right as the bare number, however the unit is spelled."""
+    assert checks.evaluate(name, answer).outcome == "correct", checks.evaluate(name, answer).text
+
+
+def test_a_function_may_return_the_unit() -> None:
+    """What a function returns is read like any answer: a number, or a text with its unit."""
+    floor = checks.evaluate("1.2", lambda f, b, p, w: f"{max(f / p, b / w) * 1000:.2f} ms")
+    gaps = checks.evaluate("6.4", lambda ms, n: f"{(ms[-1] - ms[0]) / (sum(n) - 1)} ms" if sum(n) > 1 else "undefined")
+    pools = checks.evaluate("4.6", lambda p, d, a, b: f"{min(p * a, d * b) / (p + d)} req/s")
+    assert [found.outcome for found in (floor, gaps, pools)] == ["correct"] * 3, floor.text
+
+
+def test_a_number_in_a_unit_has_that_unit() -> None:
+    """Wherever a text asks for a rate or a time, the registry knows the unit, so that no learner is refused for writing it."""
+    root, seen = exercises.folder().parents[1], 0
+    pages = {s.number: s.path.read_text(encoding="utf-8") for s in sources(root)}
+    for one in REGISTRY.values():
+        if not isinstance(one.expected, int | float) or isinstance(one.expected, bool):
+            continue
+        text = re.split(r"# %%", pages[one.notebook].partition(f'exercise="{one.id}"')[0])[-2]
+        question = next((line for line in reversed(text.splitlines()) if line.rstrip().endswith(("?", "decimals.", "**."))), "")
+        for words, unit in (("in requests a second", "1/s"), ("**bytes**", "B"), ("in ms", "ms")):
+            if words in question:
+                seen += 1
+                assert diagnose.diagnose(one, answers.read(f"{one.expected} {unit}")).outcome == "correct", one.id
+    assert seen >= 5

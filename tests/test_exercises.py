@@ -116,7 +116,7 @@ def test_a_number_of_thousands_of_digits_is_no_answer() -> None:
     [
         (0.9, "", 90, "percent-for-fraction"), (90, "%", 0.9, "percent-for-fraction"), (27.2144, "ms", 0.0272144, "unit-prefix"),
         (27.2144, "ms", 27.2, "rounded-too-early"), (12.08, "GB/s", 96.64, "bits-for-bytes"), (96.64, "Gbit/s", 12.08, "bytes-for-bits"),
-        (40.0, "", 0.025, "upside-down"), (0, "", 5, "off"), (16, "", "16 ms", "unit-mismatch"), (4, "", 2, "factor-two"),
+        (40.0, "", 0.025, "upside-down"), (0, "", 5, "off"), (16, "", "16 ms", "unit-mismatch"), (400, "", 200, "factor-two"), (0.5, "", 0.25, "factor-two"), (4, "", 2, "too-small"),
     ],
 )  # fmt: skip
 def test_slips_with_other_units(expected: Any, unit: str, answer: Any, kind: str) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
 import pytest
 
-from pdlab.course import checks
+from pdlab.course import checks, exercises
+from pdlab.course.source import sources
+from pdlab.measure import slo
 
 WRONG = {
     "ends in the list's order": ("7.8", lambda s, e: sum(b - a for a, b in zip(s, e)) / (e[-1] - s[0])),
@@ -31,3 +36,33 @@ def test_a_wrong_function_is_not_called_right(why: str) -> None:
     """Unsorted input, ties, one element and none, where the text allows them, tell a wrong function from a right one."""
     name, wrong = WRONG[why]
     assert checks.evaluate(name, wrong).outcome == "not yet"
+
+
+def analysed(points: list[tuple[int, str]]) -> float:
+    """What the analyser states of such verdicts; 0 where it states none."""
+    reports = [(rate, SimpleNamespace(verdict=verdict, gates=[slo.Gate("slo_attainment", None, 0.95, verdict)])) for rate, verdict in points]
+    return slo.capacity(reports).rate_rps or 0
+
+
+def test_capacity_has_one_definition() -> None:
+    """The functions of 7.2 and L2.7 state what the analyser states, on every list of up to four verdicts in any order."""
+    with_doubt, plain = exercises.reference(exercises.find("7.2")), exercises.reference(exercises.find("L2.7"))
+    seen = 0
+    for count in range(5):
+        for verdicts in itertools.product(("pass", "fail", "not_evaluable"), repeat=count):
+            points = list(zip((4, 1, 8, 2), verdicts))
+            assert with_doubt(points) == analysed(points), points
+            if "not_evaluable" not in verdicts:
+                assert plain([(rate, verdict == "pass") for rate, verdict in points]) == analysed(points), points
+            seen += 1
+    assert seen == 1 + 3 + 9 + 27 + 81
+
+
+def test_capacity_is_defined_in_the_same_words() -> None:
+    """Notebooks 06 and 07 and lab L2 say in one sentence what capacity is, and in one when there is none."""
+    words = (
+        "**Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. None can be stated "
+        "where a rate passes above one that fails, or where a rate can't be judged and no lower one fails: those runs are repeated first."
+    )
+    pages = {one.number: one.path for one in sources(exercises.folder().parents[1])}
+    assert [number for number in pages if words in pages[number].read_text(encoding="utf-8")] == ["06", "07", "L2"]

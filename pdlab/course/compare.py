@@ -22,23 +22,26 @@ class Rules:
     ordered: bool | None = None
     choices: tuple[str, ...] = ()
     choices_by_key: tuple[tuple[Any, tuple[str, ...]], ...] = ()
+    unit_by_key: tuple[tuple[Any, str], ...] = ()
     synonyms: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, exercise: Exercise) -> Rules:
         by_key = exercise.choices if isinstance(exercise.choices, dict) else {}
         return cls(
-            exercise.unit,
+            exercise.unit if isinstance(exercise.unit, str) else "",
             exercise.tolerance,
             exercise.ordered,
             () if by_key else _worth_naming(exercise.choices),
             tuple((key(k), _worth_naming(v)) for k, v in by_key.items()),
+            tuple((key(k), v) for k, v in exercise.unit.items()) if isinstance(exercise.unit, dict) else (),
             tuple((word(other), word(meant)) for meant, others in exercise.synonyms.items() for other in others),
         )
 
     def at(self, mapping_key: Any) -> Rules:
         """The rules for one entry of a mapping."""
-        return replace(self, choices=dict(self.choices_by_key).get(key(mapping_key), self.choices))
+        folded = key(mapping_key)
+        return replace(self, choices=dict(self.choices_by_key).get(folded, self.choices), unit=dict(self.unit_by_key).get(folded, self.unit))
 
     def meant(self, plain: Any) -> str:
         """A word, with its synonyms made one.

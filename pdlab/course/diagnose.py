@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from typing import Any
 
 from pdlab.course import answers, exercises, slips
 from pdlab.course.answers import Bag, Calls, Quantity, Raised, is_nothing
 from pdlab.course.compare import Rules, matches
-from pdlab.course.exercises import Exercise
+from pdlab.course.exercises import Exercise, Tolerance
 from pdlab.course.feedback import Feedback
-from pdlab.course.reading import Unreadable, either_comma, key, named, number, small_b, spelled, truth, word
+from pdlab.course.reading import Unreadable, either_comma, key, named, number, small_b, spelled, thousands_dot, truth, word
 
 _UNSET: Any = object()
 
@@ -29,8 +30,9 @@ def diagnose(exercise: Exercise, plain: Any, expected: Any = _UNSET) -> Feedback
     elif exercise.checker:
         slip = _checked(exercise, plain)
     else:
-        live = expected is not _UNSET
-        slip = _value(exercise, plain, answers.read(expected if live else exercise.expected), live)
+        stored = answers.read(exercise.expected)
+        wanted = stored if expected is _UNSET else answers.read(expected)
+        slip = _value(exercise, plain, wanted, live=not matches(wanted, stored, Rules.of(exercise)))
     if slip is None:
         return Feedback(exercise.id, "correct", says=exercise.why.strip(), points=exercise.points)
     kind, says = slip
@@ -72,7 +74,7 @@ def _value(exercise: Exercise, plain: Any, expected: Any, live: bool) -> slips.S
             continue  # a wrong value of the recorded run says nothing about the learner's own
         where = f"exercise {exercise.id}.mistakes"
         wrong = answers.read(exercises.evaluate(mistake.answer, where, expected=_ordinary(expected)))
-        if _is_mistake(plain, wrong, mistake.match, rules):
+        if _is_mistake(plain, wrong, mistake.match, rules, expected):
             return mistake.kind, mistake.says
     return _slip(exercise, plain, expected, rules)
 
@@ -81,6 +83,8 @@ def _misread(plain: Any, expected: Any, rules: Rules) -> slips.Slip | None:
     """A number whose spelling says something else than was meant, before anything is made of its size."""
     if not answers.is_number(expected):
         return None
+    if expected == int(expected) and abs(expected) >= 1000 and (says := thousands_dot(plain)):
+        return "thousands-dot", says
     if expected != int(expected) and (says := either_comma(plain)):
         return "decimal-comma", says
     if (in_bytes := small_b(plain, rules.unit)) and matches(in_bytes, expected, rules):
@@ -88,13 +92,25 @@ def _misread(plain: Any, expected: Any, rules: Rules) -> slips.Slip | None:
     return None
 
 
-def _is_mistake(plain: Any, wrong: Any, match: str | None, rules: Rules) -> bool:
+def _is_mistake(plain: Any, wrong: Any, match: str | None, rules: Rules, expected: Any) -> bool:
     if isinstance(plain, dict) and isinstance(wrong, dict) and match != "exact":
         said = {key(k): v for k, v in plain.items()}
-        return bool(wrong) and all(key(k) in said and matches(said[key(k)], v, rules.at(k)) for k, v in wrong.items())
+        right = {key(k): v for k, v in expected.items()} if isinstance(expected, dict) else {}
+        return bool(wrong) and all(
+            key(k) in said and matches(said[key(k)], v, _to_three_digits(rules.at(k), v, right.get(key(k)))) for k, v in wrong.items()
+        )
     if match == "contains" and (items := _items(plain)) is not None:
         return all(any(matches(item, one, rules) for item in items) for one in _items(wrong) or [wrong])
-    return matches(plain, wrong, rules)
+    return matches(plain, wrong, _to_three_digits(rules, wrong, expected))
+
+
+def _to_three_digits(rules: Rules, wrong: Any, expected: Any) -> Rules:
+    """A wrong number with decimals is recognised when it is written to three digits, unless the right one is near."""
+    if not (answers.is_number(wrong) and answers.is_finite(wrong) and answers.is_number(expected)) or wrong == int(wrong):
+        return rules
+    if abs(float(wrong) - float(expected)) < 0.05 * abs(float(wrong)):
+        return rules
+    return replace(rules, tolerance=Tolerance(rel=0.005))
 
 
 def _items(plain: Any) -> list[Any] | None:
@@ -135,9 +151,10 @@ def _truth_slip(plain: Any) -> slips.Slip:
 
 
 def _word_slip(exercise: Exercise, plain: Any, rules: Rules) -> slips.Slip:
-    if not isinstance(plain, str | bool):
-        asked = f"one of: {', '.join(rules.choices)}" if rules.choices else "a word is asked for"
-        return "wrong-type", f"found {named(plain)}; {asked}"
+    if isinstance(plain, str) and re.match(r"\s*[+-]?\d+,\d", plain):
+        return "decimal-comma", f"{plain.strip()[:60]!r} looks like a decimal comma; write a point"
+    if not isinstance(plain, str | bool) and rules.choices:
+        return "wrong-type", f"found {named(plain)}; one of: {', '.join(rules.choices)}"
     if rules.choices and word(plain) not in map(word, rules.choices):
         return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {', '.join(rules.choices)}"
     return "other-word", f"{spelled(plain)!r} is not it. hint({exercise.id!r}) gives the first step"
@@ -155,7 +172,7 @@ def _list_slip(exercise: Exercise, plain: Any, expected: list[Any], rules: Rules
         if isinstance(plain, Bag):
             return "wrong-type", "a set has no order, and the order matters here: give a list"
         if len(items) != len(expected):
-            return "wrong-count", f"found {len(items)} values, and {len(expected)} are asked for"
+            return "wrong-count", f"found {len(items)} values, and their number is not right"
         return _each(exercise, dict(enumerate(items, 1)), dict(enumerate(expected, 1)), rules, "value")
     for item in items:
         if rules.choices and isinstance(item, str) and word(item) not in map(word, rules.choices):
@@ -186,7 +203,7 @@ def _each(exercise: Exercise, said: dict[Any, Any], wanted: dict[Any, Any], rule
     wrong = {k: v for k, v in said.items() if not matches(v, wanted[k], rules.at(k))}
     found = {k: _slip(exercise, v, wanted[k], rules.at(k)) for k, v in wrong.items()}
     for k, (kind, says) in found.items():
-        if kind in ("not-a-choice", "wrong-type", "unit-mismatch", "unknown-unit", "not-finite", "decimal-comma"):
+        if kind in ("not-a-choice", "wrong-type", "unit-mismatch", "unknown-unit", "not-finite", "decimal-comma", "thousands-dot"):
             return kind, f"{noun} {k}: {says}"
     count = f"{len(said) - len(wrong)} of the {len(said)} are right"
     kinds = {kind for kind, _ in found.values()}
@@ -217,9 +234,25 @@ def _function(exercise: Exercise, plain: Any) -> slips.Slip | None:
         return "no-return", f"{case} returns nothing. Is a `return` missing?"
     if isinstance(wanted[at], Raised):
         return "accepts-bad-input", f"{case} returns a value, and it is an input to refuse with {wanted[at].type}"
-    kind, says = _slip(exercise, result, wanted[at], rules)
+    kind, says = _returned(exercise, plain.results, wanted, right, rules)
     score = f"right on {sum(right)} of {len(right)} inputs; " if any(right) else ""
     return kind, f"{score}{case} returns {spelled(result)[:80]}: {says}"
+
+
+def _returned(exercise: Exercise, results: tuple[Any, ...], wanted: tuple[Any, ...], right: list[bool], rules: Rules) -> slips.Slip:
+    """What is wrong with a function's results: a factor or a unit is named only where it explains every wrong one."""
+    wrong = [at for at, fine in enumerate(right) if not fine]
+    found = [_slip(exercise, results[at], wanted[at], rules) for at in wrong]
+    first, numbers = wrong[0], answers.is_number(wanted[wrong[0]])
+    if numbers and answers.is_number(results[first]) and answers.is_finite(results[first]):
+        if len(wrong) > 1 and len({kind for kind, _ in found}) == 1 and found[0][0] in slips.NAMED:
+            return found[0]
+        if len(wrong) == 1 and found[0][0] in ("rounded-too-early", "sign"):
+            return found[0]
+        return ("too-large", "that is too large") if results[first] > wanted[first] else ("too-small", "that is too small")
+    if isinstance(wanted[first], str) and found[0][0] == "other-word":
+        return "other-word", "for these arguments another word is right"
+    return found[0]
 
 
 def _agrees(calls: Calls, wanted: tuple[Any, ...], rules: Rules) -> list[bool]:

@@ -80,7 +80,7 @@ class Exercise(_Strict):
     kind: Kind
     title: str
     points: int = Field(1, ge=1, le=10)
-    unit: str = ""
+    unit: str | dict[str, str] = ""  # of the answer, or of each key of a mapping
     expected: Any = None
     tolerance: Tolerance | None = None
     ordered: bool | None = None

@@ -10,12 +10,13 @@ from pdlab.course import units
 from pdlab.course.answers import Bag, Calls, Other, Quantity, Raised, is_number
 
 _NUMBER = re.compile(
-    r"[~≈=×x]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
+    r"[~≈=×x]?\s*(?P<number>[+\-−]?(?:\d{1,3}(?:,\d{3})+|[1-9]\d{0,2}(?:[ \u00a0\u202f]\d{3})+(?!\d)|\d[\d_]*|(?=\.\d))(?:\.\d*)?(?:[eE][+\-]?\d{1,3})?)"
     r"(?:\s*/\s*(?P<under>\d+))?\s*(?P<unit>.*)"
 )
 # A comma that parts no groups of three digits: 8,8643 and 0,125, not 1,449 or 655,360,000.
 _DECIMAL_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?(?!(?:[1-9]\d{0,2}(?:,\d{3})+)(?!\d))\d+,\d+(?![\d,]).*")
 _EITHER_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?[1-9]\d{0,2},\d{3}(?![\d,.]).*")
+_DOTS = re.compile(r"[~≈=]?\s*[1-9]\d{0,2}(?:\.\d{3})+(?![\d.]).*")
 MOST_NUMBER_CHARACTERS = 200  # a number and its unit; a longer text is none, and the pattern would be slow on it
 _YES, _NO = {"yes", "true", "y"}, {"no", "false", "n"}
 
@@ -53,7 +54,7 @@ def _quantity(text: str, unit: str) -> Quantity | Any:
         raise Unreadable("decimal-comma", f"{text.strip()[:60]!r} looks like a decimal comma; write a point")
     if found is None:
         raise Unreadable("wrong-type", f"a number is asked for{_in(unit)}, not the text {text.strip()[:60]!r}")
-    value = _as_number(found["number"].replace(",", "").replace("_", "").replace("−", "-"))
+    value = _as_number(re.sub(r"[,_\s]", "", found["number"]).replace("−", "-"))
     if found["under"]:
         if int(found["under"]) == 0:
             raise Unreadable("not-finite", "a division by zero has no value")
@@ -66,6 +67,13 @@ def either_comma(plain: Any) -> str:
     if not isinstance(plain, str) or not _EITHER_COMMA.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]):
         return ""
     return f"{plain.strip()[:60]!r} is read with a comma between thousands; if it is a decimal comma, write a point"
+
+
+def thousands_dot(plain: Any) -> str:
+    """What to say of a text such as "277.217.280" where a whole number is asked for; else nothing."""
+    if not isinstance(plain, str) or not _DOTS.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]):
+        return ""
+    return f"{plain.strip()[:60]!r} has a dot between thousands, which is read as a decimal point; leave it out or write a comma"
 
 
 def small_b(plain: Any, unit: str) -> str:

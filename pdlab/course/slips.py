@@ -9,6 +9,7 @@ from pdlab.course import units
 from pdlab.course.answers import is_finite
 
 Slip = tuple[str, str]
+SMALL = 100
 
 # Kinds that say enough to be named for several values at once.
 NAMED = {
@@ -41,11 +42,21 @@ def off(value: Any, expected: Any, unit: str, computed: bool = True) -> Slip:
         kind, words = ("too-large", "too large") if ratio else ("too-small", "too small")
         return kind, f"it is {words} by hundreds of orders of magnitude"
     if not computed:
+        if slip := _prefix(ratio, unit):
+            return slip
         return _order(ratio)[0], "another number is asked for. Perhaps it was read from another row or column"
-    return _scaled(ratio, unit) or _near(ratio, value, expected, unit) or _order(ratio)
+    return _scaled(ratio, unit, expected) or _near(ratio, value, expected, unit) or _order(ratio)
 
 
-def _scaled(ratio: float, unit: str) -> Slip | None:
+def _prefix(ratio: float, unit: str) -> Slip | None:
+    if (units.is_data(unit) or units.is_time(unit)) and _is(ratio, *(base**k for base in (1000, 1024) for k in (-3, -2, -1, 1, 2, 3))):
+        return "unit-prefix", f"the digits look right and the prefix does not; the unit asked for is {unit}"
+    if not unit and _is(ratio, 0.001):
+        return "thousands-dot", "the digits look right; if the dot was to part thousands, leave it out, since it is read as a decimal point"
+    return None
+
+
+def _scaled(ratio: float, unit: str, expected: float) -> Slip | None:
     data, bits = units.is_data(unit), "bit" in unit or "bps" in unit
     if data and _is(ratio, 8, 1 / 8):
         if bits:
@@ -53,11 +64,13 @@ def _scaled(ratio: float, unit: str) -> Slip | None:
         return "bits-for-bytes", f"that looks like bits and bytes mixed up, a factor of 8; the unit asked for is {unit}"
     if data and _is(ratio, *(1.024**k for k in (-4, -3, -2, -1, 1, 2, 3, 4))):
         return "gb-for-gib", f"powers of 1000 and of 1024 are mixed up (GB and GiB, MB and MiB); the unit asked for is {unit}"
-    if (data or units.is_time(unit)) and _is(ratio, *(base**k for base in (1000, 1024) for k in (-3, -2, -1, 1, 2, 3))):
-        return "unit-prefix", f"the digits look right and the prefix does not; the unit asked for is {unit}"
-    if _is(ratio, 0.01, 100) and unit in ("", "%"):
+    if slip := _prefix(ratio, unit):
+        return slip
+    if unit in ("", "%") and any(math.isclose(ratio, factor, rel_tol=5e-3) for factor in (0.01, 100)):
         asked = "per cent" if unit else "a fraction"
         return "percent-for-fraction", f"per cent and fraction are mixed up; {asked} is asked for"
+    if not data and expected == int(expected) and abs(expected) < SMALL:
+        return None  # of small whole numbers one is often half of another
     if _is(ratio, 0.5):
         if data:
             return "k-without-v", "that is half of it. Perhaps one of two equal parts is left out: K without V, or 1 byte for an element of 2?"

@@ -7,6 +7,7 @@ that are counted (tokens, requests, blocks, GPUs …) are plain numbers.
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -16,7 +17,7 @@ _BINARY = {"kibi": "Ki", "mebi": "Mi", "gibi": "Gi", "tebi": "Ti"}
 _SMALL = {"milli": ("m", 3), "micro": ("u- = µ- = μ", 6), "nano": ("n", 9)}
 _COUNTED = (
     "token", "request", "block", "slot", "head", "layer", "element", "rank", "chunk", "step", "frame", "prompt",
-    "sequence", "stream", "replica", "worker", "server", "attempt", "point", "time",
+    "sequence", "stream", "replica", "worker", "server", "attempt", "point", "time", "req",
 )  # fmt: skip
 
 
@@ -37,7 +38,7 @@ def _registry() -> Any:
     lines += [f"{name}- = 1/{10**zeros} = {symbol}-" for name, (symbol, zeros) in _SMALL.items()]
     lines += ["byte = [information] = B", "bit = byte / 8 = b = bits"]
     lines += ["second = [time] = s = sec", "minute = 60 second = min", "hour = 3600 second = h", "hertz = 1 / second = Hz"]
-    lines += ["flop = [work] = FLOP = FLOPs", "dollar = [money] = USD", "watt = [power] = W"]
+    lines += ["flop = [work] = FLOP = FLOPs = Flop", "operation = flop", "dollar = [money] = USD", "watt = [power] = W"]
     lines += ["GPU = [] = gpu", "percent = 1/100"]
     lines += [f"{name} = []" for name in _COUNTED]
     registry = pint.UnitRegistry(None, non_int_type=Fraction)
@@ -46,8 +47,10 @@ def _registry() -> Any:
 
 
 def _spelled(unit: str) -> str:
-    unit = "time" if unit.strip().lower() in ("x", "×", "fold", "-fold") else unit
-    return unit.strip().replace("%", "percent").replace("bps", "bit/s").replace("·", "*").replace(" per ", "/") or "dimensionless"
+    unit = "time" if unit.strip().lower() in ("x", "×", "fold", "-fold") else unit.strip()
+    unit = re.sub(r"\bper\s+cent\b|%", "percent", re.sub(r"\b[rq]ps\b", "request/s", unit, flags=re.I))
+    unit = re.sub(r"^/", "1/", re.sub(r"\s+(?:per|an?)\s+", "/", unit))
+    return unit.replace("bps", "bit/s").replace("·", "*") or "dimensionless"
 
 
 @cache
@@ -69,7 +72,8 @@ def factor(unit: str, target: str) -> Fraction:
 
 def is_data(unit: str) -> bool:
     """Whether ``unit`` measures data, or data a second, where bits and bytes can be mixed up."""
-    return bool(unit) and "[information]" in _registry().parse_units(_spelled(unit)).dimensionality
+    kind = dict(_registry().parse_units(_spelled(unit)).dimensionality) if unit else {}
+    return kind.get("[information]") == 1 and kind.keys() <= {"[information]", "[time]"}
 
 
 def is_time(unit: str) -> bool:
