@@ -95,7 +95,7 @@ traffic_gbit_s = request_bytes * 10 * 8 / 1e9
 # %% check="4.2"
 check("4.2", traffic_gbit_s)
 
-# %%
+# %% tags=["reveals"]
 size = kv.kv_bytes(kv.from_config(kv.load("opt-66b")), 512, "float16")
 print("                in print     with explicit units")
 print(f"one request     1.13 GB      {size / 2**30:.3f} GiB, which is {size / 1e9:.3f} GB")
@@ -173,7 +173,7 @@ def mean_wait_s(rate_rps, service_s):
 # %% check="4.4"
 check("4.4", mean_wait_s)
 
-# %%
+# %% tags=["reveals"]
 print("OPT-66B, 512 tokens, ten requests/s at random times, nominal rates   [hypothetical]")
 for gbit_s in (100, 200, 400, 800):
     send_s = size * 8 / (gbit_s * 1e9)
@@ -312,7 +312,7 @@ best_split = {
 # %% check="4.7"
 check("4.7", best_split)
 
-# %%
+# %% tags=["reveals"]
 splits = list(range(1, 8))
 per_gpu = [min(5.6 * p, 10 * (8 - p)) / 8 for p in splits]
 ax = figure(

@@ -294,7 +294,7 @@ ceiling_rps = 2 * 256 / (2200 * 0.02808)
 # %% check="7.4"
 check("7.4", ceiling_rps)
 
-# %%
+# %% tags=["reveals"]
 print("chunk  full pass ms  ceiling by the formula  completed at 16/s offered   [simulated]")
 for chunk in (256, 512, 1024):
     full = run(f"chunks/aggregated-chunk-{chunk}-cold-16rps")

@@ -339,7 +339,7 @@ check("L5.5", moved, expected=sum(
     int(count) * kv.block_bytes_total(smollm2, int(tokens), 128) for tokens, count in answered.items()
 ))
 
-# %%
+# %% tags=["reveals"]
 ok_ids = set(sent[sent["status"] == "ok"]["request_id"])
 of_answered = sum(line["bytes"] for line in ledger[middle] if line.get("request_id") in ok_ids)
 nixl_bytes, transfers = paths[middle]["nixl_bytes"], paths[middle]["nixl_transfers"]
@@ -353,7 +353,7 @@ print(f"NIXL, in the whole run: {nixl_bytes:,} B in {transfers} transfers   [mea
 Now the metrics page. vLLM hands NIXL's answer to a histogram, and Ray exports that histogram on its page.
 """
 
-# %%
+# %% tags=["reveals"]
 def grown(name, server="decode-0"):
     """How much each counter of a replica rose over a run."""
     lines = lab.lines(run / name / "server_metrics.jsonl")

@@ -6,17 +6,20 @@ import base64
 import copy
 import io
 import json
+import re
 from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
-from minicourse import CHECK, exercise, write_source
+from minicourse import CHECK, cell, exercise, write_source
+from nbformat.v4 import new_notebook
 from PIL import Image
 
 from pdlab.course import build as building
-from pdlab.course import cli, source
+from pdlab.course import cli, exercises, source
 from pdlab.course.build import build
+from pdlab.course.stored import compared_cells, conceal
 
 # ── cutting a cell ──────────────────────────────────────────────────────────────────────────
 
@@ -296,3 +299,30 @@ def test_stored_notebooks_are_what_their_sources_make(capsys: pytest.CaptureFixt
     assert [problem for p in document["products"] for problem in p["problems"]] == []
     assert document["ok"] is True and status == 0
     assert {p["path"].partition("/")[0] for p in document["products"]} >= {"notebooks", "solutions"}
+
+
+def test_a_revealing_cell_is_stored_without_its_output() -> None:
+    """What answers an exercise is not stored in the learner's copy, and nbval runs the cell without comparing it."""
+    notebook = new_notebook(cells=[cell("print(8.29)", "8.29\n", tags=("reveals",)), cell("print(1)", "1\n", count=2)])
+    conceal(notebook)
+    assert [len(one.outputs) for one in notebook.cells] == [0, 1]
+    assert compared_cells(notebook) == 1 and notebook.cells[0].execution_count == 1
+
+
+def test_no_printed_line_answers_an_exercise_above_it() -> None:
+    """In the learners' copies nothing that a cell printed after an exercise holds its number, unless it stood there before."""
+    held_back, looked_at = 0, 0
+    for one in source.sources(source.ROOT):
+        registered, before, open_numbers = exercises.load(one.registry), "", {}
+        for place in nbformat.read(one.learner, 4).cells:
+            printed = "".join(output.text for output in place.get("outputs", []) if output.output_type == "stream")
+            for number, name in open_numbers.items():
+                assert not re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d]|[.,]\d)", printed), f"{one.name}: {place.id} shows {name}"
+            held_back += "reveals" in place.metadata.get("tags", [])
+            before += place.source + printed
+            asked = registered.get(str(place.metadata.get("exercise", "")))
+            if asked and isinstance(asked.expected, int | float) and abs(asked.expected) > 2 and asked.kind == "compute":
+                numbers = {f"{asked.expected:,}", f"{asked.expected:.4g}", f"{asked.expected:,.2f}"}
+                open_numbers |= {number: asked.id for number in numbers if len(number) > 3 and number not in before}
+                looked_at += 1
+    assert held_back >= 5 and looked_at >= 15

@@ -22,8 +22,8 @@ class Page:
     """A built notebook: its prose in one string, its tables by caption, what its cells printed, and its figures' words."""
 
     def __init__(self, number: str) -> None:
-        folder = "labs" if number.startswith("L") else "notebooks"
-        cells = nbformat.read(next((ROOT / folder).glob(f"{number}-*.ipynb")), 4).cells
+        # The answers' copy: the learner's has the same prose, and keeps back what answers an exercise.
+        cells = nbformat.read(next((ROOT / "solutions").glob(f"{number}-*.ipynb")), 4).cells
         self.prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
         self.tables: dict[str, list[dict[str, str]]] = {}
         self.printed = self.figures = ""

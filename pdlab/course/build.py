@@ -27,7 +27,7 @@ from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
 from pdlab.course import kernels, source
-from pdlab.course.stored import compared_cells, text_of
+from pdlab.course.stored import compared_cells, conceal, text_of
 from pdlab.errors import BadInput
 from pdlab.live import budget
 
@@ -108,6 +108,8 @@ def _one(path: Path, notebook: NotebookNode, verdict: str, check: bool, run: boo
         else:
             _transplant(old, notebook)
         product.problems = list(_unfit(notebook, verdict, path))
+        if verdict == "not attempted":
+            conceal(notebook)
     except ValueError as error:
         product.problems = [f"{path}: {error}"]
     product.seconds = time.perf_counter() - started

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 NOT_COMPARED_MIMES = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json"}
 NOT_COMPARED_TAGS = {"nbval-ignore-output", "nbval-skip"}
+REVEALS = "reveals"  # the tag of a cell whose output answers an exercise above it
 
 
 def text_of(cell: NotebookNode) -> str:
@@ -25,6 +26,18 @@ def text_of(cell: NotebookNode) -> str:
         else:
             parts += [value for mime, value in output.data.items() if mime.startswith("text/") and isinstance(value, str)]
     return "\n".join(parts)
+
+
+def conceal(notebook: NotebookNode) -> None:
+    """Take out what cells tagged ``reveals`` show, so that a learner meets an answer after the attempt, not before.
+
+    Such a cell is run by nbval and not compared; the answers' copy keeps its output, and there it is compared.
+    """
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if cell.cell_type == "code" and REVEALS in tags:
+            cell.outputs = []
+            cell.metadata["tags"] = sorted({*tags, "nbval-ignore-output"})
 
 
 def is_compared(cell: NotebookNode) -> bool:
