@@ -98,7 +98,7 @@ def test_the_shipped_plan_and_trace_hold_the_three_kinds():
     plan = plans.load(routing.PLAN)
     base = sweep.read_workload(routing.PLAN, plan)
     trace = sweep.requests(plan, routing.cases(plan)[0], base)
-    assert Counter(r.kind for r in trace) == {"short": 33, "long": 19, "shared": 22}
+    assert Counter(r.kind for r in trace) == {"short": 55, "long": 29, "shared": 36}
     heads = {r.hash_ids[:3] for r in trace if r.kind == "shared"}
     assert len(heads) == 3 and base.block_tokens == 128
     assert all(80 <= r.prompt_tokens <= 120 for r in trace if r.kind == "short")
