@@ -15,6 +15,7 @@ import yaml
 
 from pdlab.errors import BadInput
 
+MAX_KEY = 200
 MAX_DEPTH = 64  # no document of this course needs a tenth of it
 
 
@@ -38,8 +39,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, Hashable):
             raise BadInput(f"a {type(key).__name__} as a key", "a word", _line(key_node))
+        if len(key_node.value) > MAX_KEY:
+            raise BadInput(f"a key of {len(key_node.value):,} characters", "a word", _line(key_node))
         if key in seen:
-            raise BadInput(f"key {key!r} a second time", "each key once", _line(key_node))
+            raise BadInput(f"key {_short(str(key_node.value))!r} a second time", "each key once", _line(key_node))
         seen[key] = loader.construct_object(value_node, deep=True)
     return seen
 

@@ -38,7 +38,8 @@ def test_yaml_that_cannot_be_used_is_refused(text, words):
 
 def test_a_plan_file_is_read_by_it(tmp_path, capsys):
     """The command on such a file: exit status 2, one short line."""
-    for text in (LAUGHS, "[" * 3000, "comparison: 2026-13-45", "comparison: " + "9" * 5000):
+    for text in (LAUGHS, "[" * 3000, "comparison: 2026-13-45", "comparison: " + "9" * 5000, "comparison: 0x" + "f" * 9000,
+                 "0x" + "f" * 9000 + ": 1", "comparison: " + "x" * 9000):  # fmt: skip
         (tmp_path / "p.yaml").write_text(text)
         assert cli.main(["plan", "check", str(tmp_path / "p.yaml")]) == 2
         said = capsys.readouterr().err

@@ -19,6 +19,7 @@ from pdlab.errors import BadInput
 from pdlab.measure import caches, slo
 from pdlab.measure.plan import Acceptance
 from pdlab.measure.records import Run
+from pdlab.theory._check import shown
 
 SCHEDULE_TOLERANCE_NS = 1_000_000  # the same schedule, written down by two programs
 OUTPUT_TOLERANCE = 0.01  # share by which the total of generated tokens may differ
@@ -133,9 +134,9 @@ def _budget(run: Run) -> tuple[float, str] | None:
         return None
     try:
         count, unit = float(budget["count"]), str(budget["unit"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadInput(repr(budget), '{"count": 16, "unit": "GPU"}', f"{run.name}, summary.budget") from error
-    if not count > 0:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise BadInput(shown(budget), '{"count": 16, "unit": "GPU"}', f"{run.name}, summary.budget") from error
+    if not 0 < count < 1e12:
         raise BadInput(f"{count}", "a budget above 0", f"{run.name}, summary.budget")
     return count, unit
 

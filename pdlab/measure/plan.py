@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pdlab.documents import parse_yaml, read_yaml
 from pdlab.errors import BadInput
+from pdlab.theory._check import shown
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -266,7 +267,7 @@ def from_dict(document: Any, where: str = "plan") -> Plan:
         raise BadInput(f"a {type(document).__name__}", "a mapping with comparison, deployments, …", where)
     unfilled = list(_placeholders(document))
     if unfilled:
-        found = "; ".join(f"{path}: {text!r}" for path, text in unfilled)
+        found = "; ".join(f"{path}: {text!r}" for path, text in unfilled[:20])
         raise BadInput(
             f"{len(unfilled)} unfilled placeholder{'s' * (len(unfilled) > 1)} ({found})", "a value", where,
             "Fill each in before running anything: a plan is a promise about what will be compared.",
@@ -319,7 +320,7 @@ def _bad(error: ValidationError, where: str) -> BadInput:
         found, expected = str(first["ctx"]["error"]), "a plan that can be carried out"
     else:
         message = first["msg"]
-        found, expected = repr(first["input"]), message[0].lower() + message[1:] + _unit(path)
+        found, expected = shown(first["input"]), message[0].lower() + message[1:] + _unit(path)
     more = f"{len(problems) - 1} more to mend after it." if len(problems) > 1 else ""
     return BadInput(found, expected, f"{where}, {path}", more)
 

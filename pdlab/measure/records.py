@@ -10,13 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pdlab.documents import parse_json
 from pdlab.errors import BadInput
+from pdlab.measure.foreign import Found
+from pdlab.theory._check import shown
 
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "failed", "rejected", "timeout", "cancelled")
@@ -58,6 +62,9 @@ RISING = (  # times that mostly rise: their differences are short
 REQUIRED = tuple(f.name for f in SCHEMA if not f.nullable)
 _INTEGERS = tuple(f.name for f in SCHEMA if pa.types.is_integer(f.type))
 _INTEGER_LISTS = ("frame_ns", "frame_tokens")
+
+NO_COLUMN = (pa.ArrowException, ValueError, OverflowError, TypeError)  # what Arrow raises for values it cannot hold
+DAMAGED = (pa.ArrowException, OSError, ValueError, EOFError)  # what Arrow raises for a damaged file
 
 PROVENANCE_KEYS = (
     "schema_version", "label", "source", "design", "offered_rate_rps", "cache_state", "window_ns",
@@ -114,7 +121,7 @@ def provenance(*, label: str, source: str, **known: Any) -> dict[str, Any]:
 
 def check_provenance(document: Mapping[str, Any], where: str = PROVENANCE) -> dict[str, Any]:
     """``document`` with absent keys as null; refused when a key, label or version is unknown."""
-    unknown = sorted(set(document) - set(PROVENANCE_KEYS))
+    unknown = sorted(set(document) - set(PROVENANCE_KEYS), key=str)
     if unknown:
         raise BadInput(f"key {unknown[0]!r}", "one of " + ", ".join(PROVENANCE_KEYS), where)
     if document.get("label") not in LABELS:
@@ -126,7 +133,23 @@ def check_provenance(document: Mapping[str, Any], where: str = PROVENANCE) -> di
         )  # fmt: skip
     whole = dict.fromkeys(PROVENANCE_KEYS) | {"schema_version": SCHEMA_VERSION} | dict(document)
     whole["summary"] = whole["summary"] or {}
+    _check_kinds(Found(whole, where))
     return whole
+
+
+def _check_kinds(whole: Found) -> None:
+    """What an analysis counts with, or prints as text, has to be that; the rest is kept as it is."""
+    for name in ("source", "design", "cache_state", "plan_sha256", "date", "commit", "notes"):
+        whole.key(name).text()
+    whole.key("offered_rate_rps").number()
+    window = [end.whole() for end in whole.key("window_ns").items()]
+    if window and (len(window) != 2 or None in window or window[0] >= window[1]):
+        raise whole.key("window_ns").refuse("[start, end], whole nanoseconds with the end after the start")
+    summary = whole.key("summary")
+    for name in ("itl_mean_ms", "itl_p50_ms", "itl_p95_ms", "itl_p99_ms", "itl_max_ms", "single_replica_goodput_rps"):
+        summary.key(name).number()
+    for ident in summary.key("unverified").items():
+        ident.text()
 
 
 # ---------------------------------------------------------------- rows and tables
@@ -142,7 +165,7 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     if missing:
         raise BadInput(f"no {missing[0]}", "a value in every row", where)
     if whole["status"] not in STATUSES:
-        raise BadInput(f"status {whole['status']!r}", "one of " + ", ".join(STATUSES), where)
+        raise BadInput(f"status {shown(whole['status'])}", "one of " + ", ".join(STATUSES), where)
     if whole["stamp_source"] is not None and whole["stamp_source"] not in STAMP_SOURCES:
         raise BadInput(
             f"stamp_source {whole['stamp_source']!r}", "one of " + ", ".join(STAMP_SOURCES), where
@@ -150,13 +173,26 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     # Arrow would cut a fraction of a nanosecond off without a word
     for name in _INTEGERS:
         if isinstance(whole[name], float | bool):
-            raise BadInput(f"{name} {whole[name]!r}", "a whole number", where)
+            raise BadInput(f"{name} {shown(whole[name])}", "a whole number", where)
     for name in _INTEGER_LISTS:
+        if whole[name] is not None and isinstance(whole[name], float | int | str):
+            raise BadInput(f"{name} {shown(whole[name])}", "a list of whole numbers", where)
         if whole[name] is not None and any(isinstance(x, float | bool) for x in whole[name]):
             raise BadInput(f"a fraction in {name}", "whole numbers", where)
-    if isinstance(whole["stage_ns"], Mapping):
-        whole["stage_ns"] = list(whole["stage_ns"].items())
+    if whole["stage_ns"] is not None:
+        whole["stage_ns"] = _stages(whole["stage_ns"], where)
     return whole
+
+
+def _stages(value: Any, where: str) -> list[tuple[str, int | None]]:
+    """Steps as Arrow takes them.  Checked here: for some values Arrow ends the whole process instead of raising."""
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(pairs, list) or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise BadInput(f"stage_ns {shown(value)}", "an object of steps and their times", where)
+    for name, at in pairs:
+        if not isinstance(name, str) or not (at is None or isinstance(at, Integral) and -(2**63) <= at < 2**63):
+            raise BadInput(f"stage_ns {shown(value)}", "steps by name, each with whole nanoseconds", where)
+    return [tuple(pair) for pair in pairs]
 
 
 def table_from_rows(rows: Iterable[Mapping[str, Any]], where: str = "rows") -> pa.Table:
@@ -164,7 +200,7 @@ def table_from_rows(rows: Iterable[Mapping[str, Any]], where: str = "rows") -> p
     whole = [_row(row, f"{where}, row {i}") for i, row in enumerate(rows)]
     try:
         return pa.Table.from_pylist(whole, schema=SCHEMA)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+    except NO_COLUMN as error:
         raise BadInput(str(error), "values of the records schema", where) from error
 
 
@@ -207,19 +243,16 @@ def read_jsonl(path: str | Path, partial: bool = False) -> pa.Table:
                     raise BadInput(
                         "a last line without its newline (the file is truncated)", "whole lines", where
                     )
-                row = json.loads(line)
+                row = parse_json(line, where, "one JSON object a line")
                 if not isinstance(row, dict):
                     raise BadInput(f"a {type(row).__name__}", "a JSON object", where)
                 found.append(_row(row, where))
-            except (ValueError, UnicodeDecodeError) as error:
-                if partial:
-                    continue
-                if isinstance(error, BadInput):
+            except BadInput as error:
+                if not partial:
                     raise BadInput(error.found, error.expected, error.where, _PARTIAL) from error
-                raise BadInput(f"{error}", "one JSON object a line", where, _PARTIAL) from error
     try:
         return pa.Table.from_pylist(found, schema=SCHEMA)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+    except NO_COLUMN:
         return _convert_line_by_line(found, path, partial)
 
 
@@ -229,7 +262,7 @@ def _convert_line_by_line(found: list[dict], path: Path, partial: bool) -> pa.Ta
     for index, row in enumerate(found):
         try:
             good.append(pa.Table.from_pylist([row], schema=SCHEMA))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+        except NO_COLUMN as error:
             if not partial:
                 where = f"{path}, request {row['request_id']!r} (row {index})"
                 raise BadInput(str(error), "values of the records schema", where, _PARTIAL) from error
@@ -263,28 +296,31 @@ def read_parquet(path: str | Path, partial: bool = False) -> pa.Table:
     footer = path.with_name(path.name + FOOTER_SUFFIX)
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        groups, intact = range(file.num_row_groups), True
-    except (pa.ArrowInvalid, OSError) as error:
+        schema, intact = file.schema_arrow, True
+    except DAMAGED as error:
+        found = "a Parquet file without a readable footer (truncated?)"
         if not footer.exists():
             raise BadInput(
-                "a Parquet file without a readable footer (truncated?)", "a whole file", str(path),
+                found, "a whole file", str(path),
                 f"Its row groups could be read with the copy {footer.name}, which is not there.",
             ) from error  # fmt: skip
-        file = pq.ParquetFile(
-            path, metadata=pq.read_metadata(footer), page_checksum_verification=True
-        )
-        groups, intact = range(file.num_row_groups), False
-    _check_schema(file.schema_arrow, path)
+        try:
+            file = pq.ParquetFile(path, metadata=pq.read_metadata(footer), page_checksum_verification=True)
+            schema, intact = file.schema_arrow, False
+        except DAMAGED:
+            raise BadInput(found, "a whole file", str(path), f"Its copy {footer.name} is damaged, too.") from error
+    groups = range(file.num_row_groups)
+    _check_schema(schema, path)
     if intact:
         try:
             return file.read().cast(SCHEMA)
-        except (pa.ArrowException, OSError):
+        except DAMAGED:
             pass  # some group is damaged: find out which
     whole: list[pa.Table] = []
     for group in groups:
         try:
             whole.append(file.read_row_group(group).cast(SCHEMA))
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             if not partial:
                 where = f"{path}, row group {group} of {len(groups)}"
                 raise BadInput("damaged or missing data", "a whole row group", where, _PARTIAL) from error
@@ -398,21 +434,19 @@ def read_sweep(directory: str | Path) -> Sweep:
     file = directory / SWEEP
     if not file.exists():
         raise BadInput("nothing", f"a sweep directory with {SWEEP}", str(directory))
-    document = _read_json(file)
-    return Sweep(document.get("plan", ""), tuple(_entries(document, directory, file)))
+    document = Found(_read_json(file), str(file))
+    return Sweep(document.key("plan").text() or "", tuple(_entries(document, directory)))
 
 
-def _entries(document: Mapping[str, Any], directory: Path, file: Path) -> Iterator[SweepEntry]:
-    for i, run in enumerate(document.get("runs", [])):
-        try:
-            yield SweepEntry(
-                run["name"], run["design"], run.get("cache_state"),
-                float(run["offered_rate_rps"]), directory / run["dir"],
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(
-                f"{error!r}", "name, design, cache_state, offered_rate_rps, dir", f"{file}, runs[{i}]"
-            ) from error
+def _entries(document: Found, directory: Path) -> Iterator[SweepEntry]:
+    for run in document.key("runs").items():
+        name, design, place = (run.key(key).text() for key in ("name", "design", "dir"))
+        rate = run.key("offered_rate_rps")
+        if name is None or design is None or place is None or not (rate.number() or 0) > 0:
+            raise run.refuse("an object with name, design, dir (text) and offered_rate_rps (a number above 0)")
+        if "\0" in place or any("\ud800" <= letter <= "\udfff" for letter in place):
+            raise run.key("dir").refuse("a directory's name")
+        yield SweepEntry(name, design, run.key("cache_state").text(), float(rate.value), directory / place)
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -420,10 +454,7 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BadInput(f"{error}", "one JSON document", str(path)) from error
+    document = parse_json(path.read_bytes(), str(path))
     if not isinstance(document, dict):
         raise BadInput(f"a {type(document).__name__}", "a JSON object", str(path))
     return document

@@ -529,6 +529,8 @@ def _notes(run: Run, c: _Columns, unknown: np.ndarray, doubtful: int) -> list[st
         )
     if more := int((unknown & c.verified).sum()):
         notes.append(f"{more} requests can't be judged: the source lacks a time that a condition needs.")
+    if twice := run.table.num_rows - pc.count_distinct(run.table["request_id"]).as_py():
+        notes.append(f"{twice} rows repeat the id of another row: each is counted as a request of its own.")
     if run.provenance.get("notes"):
         notes.append(run.provenance["notes"])
     return notes

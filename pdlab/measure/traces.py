@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from pdlab.documents import parse_json
 from pdlab.errors import BadInput
 from pdlab.measure.workload import MOONCAKE_BLOCK_TOKENS, Ids, Request, Trace, blocks
+from pdlab.options import REAL
+from pdlab.theory._check import shown
 
+MAX_TOKENS, MAX_MS = 10**7, 1e12  # far beyond any request, and 30 years
 AZURE_COLUMNS = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
 
 
@@ -26,12 +30,10 @@ def read_trace(path: str | Path, block_tokens: int | None = None) -> Trace:
     """Read a Mooncake JSONL trace or an Azure LLM inference CSV; the content tells which."""
     path = Path(path)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with _text(path) as file:
             opening = file.readline().strip()
     except OSError as error:
         raise BadInput(error.strerror or "no file", "a trace to read", str(path)) from None
-    except UnicodeDecodeError:
-        raise BadInput("bytes that are no text", "JSONL or CSV in UTF-8", str(path)) from None
     if opening.startswith("{"):
         return read_mooncake(path, block_tokens)
     if opening.split(",") == AZURE_COLUMNS:
@@ -43,6 +45,18 @@ def read_trace(path: str | Path, block_tokens: int | None = None) -> Trace:
     )
 
 
+@contextmanager
+def _text(path: Path) -> Iterator[TextIO]:
+    """The file as UTF-8; bytes that are no text, and what no CSV holds, are bad input wherever they stand."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise BadInput(f"bytes that are no text ({error.reason})", "JSONL or CSV in UTF-8", str(path)) from None
+    except csv.Error as error:
+        raise BadInput(f"{error}", "CSV", str(path)) from None
+
+
 def read_mooncake(path: str | Path, block_tokens: int | None = None) -> Trace:
     """Read Mooncake JSONL.  Every row must have one hash id for each block, rounded up.
 
@@ -51,7 +65,7 @@ def read_mooncake(path: str | Path, block_tokens: int | None = None) -> Trace:
     path = Path(path)
     block_tokens = block_tokens or _declared_block(path)
     requests: list[Request] = []
-    with path.open(encoding="utf-8-sig") as file:
+    with _text(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 requests.append(_mooncake_row(line, len(requests), block_tokens, f"{path}:{number}"))
@@ -60,18 +74,15 @@ def read_mooncake(path: str | Path, block_tokens: int | None = None) -> Trace:
 
 
 def _mooncake_row(line: str, seq: int, block_tokens: int, where: str) -> Request:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"broken JSON ({error.msg})", "one JSON object a line", where) from None
+    row = parse_json(line, where, "one JSON object a line")
     if not isinstance(row, dict):
         raise BadInput(f"a JSON {type(row).__name__}", "a JSON object", where)
-    at_ms = _number(row, "timestamp", where, low=0, whole=False)
+    at_ms = _number(row, "timestamp", where, low=0, whole=False, high=MAX_MS)
     prompt = int(_number(row, "input_length", where, low=1))
     output = int(_number(row, "output_length", where, low=0))
     ids = row.get("hash_ids")
     if not isinstance(ids, list) or not all(type(i) is int and i >= 0 for i in ids):
-        raise BadInput(f"hash_ids {ids!r:.40}", "a list of whole numbers from 0", where)
+        raise BadInput(f"hash_ids {shown(ids)}", "a list of whole numbers from 0", where)
     if len(ids) != blocks(prompt, block_tokens):
         raise BadInput(
             f"{len(ids)} hash_ids for {prompt} tokens",
@@ -90,13 +101,15 @@ def read_azure(path: str | Path, block_tokens: int = MOONCAKE_BLOCK_TOKENS) -> T
     """
     path, ids = Path(path), Ids()
     requests: list[Request] = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
+    with _text(path) as file:
+        rows = csv.DictReader(file, strict=True)
         if rows.fieldnames != AZURE_COLUMNS:
-            raise BadInput(f"columns {rows.fieldnames}", ",".join(AZURE_COLUMNS), f"{path}:1")
+            raise BadInput(f"columns {shown(rows.fieldnames)}", ",".join(AZURE_COLUMNS), f"{path}:1")
         start: int | None = None
         for row in rows:
             where = f"{path}:{rows.line_num}"
+            if None in row:
+                raise BadInput(f"{len(row[None])} more columns", ",".join(AZURE_COLUMNS), where)
             ticks = _azure_ticks(row["TIMESTAMP"], where)
             start = ticks if start is None else start
             prompt = int(_number(row, "ContextTokens", where, low=1))
@@ -115,7 +128,7 @@ def _azure_ticks(text: str | None, where: str) -> int:
         seconds = (datetime.fromisoformat(moment) - datetime(1970, 1, 1)).total_seconds()
         return int(seconds) * 10_000_000 + int(fraction.ljust(7, "0")[:7] or 0)
     except (ValueError, TypeError):
-        raise BadInput(f"TIMESTAMP {text!r}", "a date and time like 2023-11-16 18:17:03.9799600",
+        raise BadInput(f"TIMESTAMP {shown(text)}", "a date and time like 2023-11-16 18:17:03.9799600",
                        where) from None  # fmt: skip
 
 
@@ -147,27 +160,26 @@ def _declared_block(path: Path) -> int:
     meta = _meta_path(path)
     if not meta.exists():
         return MOONCAKE_BLOCK_TOKENS
-    try:
-        declared = json.loads(meta.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise BadInput(f"broken JSON ({error.msg})", "one JSON object", str(meta)) from None
+    declared = parse_json(meta.read_bytes(), str(meta), "one JSON object")
     if not isinstance(declared, dict):
         raise BadInput(f"a JSON {type(declared).__name__}", "one JSON object", str(meta))
     return int(_number(declared, "block_tokens", str(meta), low=1))
 
 
-def _number(row: dict[str, Any], key: str, where: str, low: int, whole: bool = True) -> float:
-    """A number from JSON or CSV text, at least ``low``."""
+def _number(row: dict[str, Any], key: str, where: str, low: int, whole: bool = True, high: float = MAX_TOKENS) -> float:
+    """A number from JSON or CSV text, from ``low`` to ``high``."""
     value = row.get(key)
     try:
-        if value is None or isinstance(value, (bool, list, dict)):
+        if isinstance(value, str) and REAL.fullmatch(value.strip()):  # CSV has nothing but text
+            value = float(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError
         number = float(value)
-        if not math.isfinite(number) or number < low or (whole and number != int(number)):
+        if not low <= number <= high or (whole and number != int(number)):
             raise ValueError
-    except ValueError:
+    except (ValueError, OverflowError):
         what = "a whole number" if whole else "a number"
-        raise BadInput(f"{key} {value!r}", f"{what} from {low}", where) from None
+        raise BadInput(f"{key} {shown(value)}", f"{what} from {low} to {high:,.0f}", where) from None
     return number
 
 

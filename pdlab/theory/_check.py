@@ -33,10 +33,12 @@ def not_negative(value: object, name: str, unit: str = "") -> float:
 
 def shown(value: object) -> str:
     """``value`` for a message: short, and with its type where that is the mistake."""
-    text = repr(value)
-    text = text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, int) and abs(value) >= 10**60:
+        return f"a whole number of {value.bit_length()} bits"  # its digits may be more than Python writes
     if isinstance(value, Real) and not isinstance(value, bool):
         return str(value)
+    text = repr(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
     return f"{text} ({type(value).__name__})" if value is not None else "null"
 
 

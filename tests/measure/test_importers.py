@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 
 import pytest
@@ -192,7 +194,7 @@ def test_nan_is_refused(tmp_path):
     """NaN in a file is bad input with its place, not a number."""
     path = tmp_path / "x.json"
     path.write_text(json.dumps(vllm_file(ttfts=[0.05, float("nan"), 0.0])))
-    with pytest.raises(BadInput, match="request 1, ttfts"):
+    with pytest.raises(BadInput, match=r"x.json, ttfts\[1\]: found nan, expected a finite number"):
         importers.read(path)
     with pytest.raises(BadInput, match="2 itls"):
         read_json(tmp_path, vllm_file(itls=[[], []]))
@@ -221,6 +223,8 @@ def test_unknown_formats_are_refused(tmp_path, text):
     with pytest.raises(BadInput) as error:
         importers.read(path)
     assert "x.json" in str(error.value)
+    with pytest.raises(BadInput, match="no plain file"):
+        importers.read("/dev/zero")
 
 
 def test_a_cut_line_of_aiperf(tmp_path):
@@ -237,3 +241,97 @@ def test_nothing_there(tmp_path):
     """A path that does not exist is bad input."""
     with pytest.raises(BadInput):
         importers.read(tmp_path / "none.json")
+
+
+# ---------------------------------------------------------------- values of another kind than belong there
+
+GUIDELLM = {
+    "metadata": {"guidellm_version": "1"},
+    "benchmarks": [{
+        "config": {"strategy": {"rate": 1.0, "random_seed": 3}}, "start_time": 100.0, "duration": 2.0,
+        "requests": {"errored": [], "incomplete": [], "successful": [{
+            "response_id": "a", "info": {"error": None, "timings": {
+                "targeted_start": 100.0, "request_start": 100.1, "first_token_iteration": 100.2,
+                "last_token_iteration": 100.4, "request_end": 100.5, "resolve_end": 100.5}},
+            "input_metrics": {"total_tokens": 5, "cached_tokens": 0}, "output_metrics": {"total_tokens": 3},
+        }]},
+    }],
+}  # fmt: skip
+AIPERF = {
+    "metadata": {"x_request_id": "a", "request_start_ns": 10**18, "request_end_ns": 10**18 + 5, "credit_issued_ns": 10**18,
+                 "benchmark_phase": "profiling"},
+    "metrics": {name: {"value": value, "unit": unit} for name, value, unit in (
+        ("time_to_first_token", 5.0, "ms"), ("inter_chunk_latency", [1.0, 2.0], "ms"), ("request_latency", 9.0, "ms"),
+        ("input_sequence_length", 5, "tokens"), ("output_sequence_length", 3, "tokens"),
+        ("http_req_connection_reused", 1, ""))},
+    "trace_data": {"response_status_code": 200, "connecting_ns": 5}, "error": None,
+}  # fmt: skip
+STRANGE = (None, 5, -1, True, "x", "", [], [5], [None], [[["x"]]], {"a": 1}, 1e308, 10**400, float("nan"), 2**63, "\ud800")
+
+
+def paths(document, at=()):
+    """Every place in a document, as the keys down to it."""
+    yield at
+    for key, value in document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ():
+        yield from paths(value, (*at, key))
+
+
+def put(document, at, value):
+    """A copy with the value at one place replaced."""
+    if not at:
+        return value
+    changed = copy.copy(document)
+    changed[at[0]] = put(document[at[0]], at[1:], value)
+    return changed
+
+
+@pytest.mark.parametrize("tool", ["vllm", "guidellm", "aiperf"])
+def test_a_strange_value_anywhere_is_read_or_refused(tmp_path, tool):
+    """Whatever stands in whatever place: the run is read and judged, or one message names the file."""
+    document = {"vllm": vllm_file(date="x", request_goodput=1.0), "guidellm": GUIDELLM, "aiperf": AIPERF}[tool]
+    refused = tried = 0
+    for at in paths(document):
+        for value in STRANGE:
+            tried += 1
+            try:
+                run = read_json(tmp_path, put(document, at, value))
+            except BadInput as error:
+                refused += 1
+                assert "x.json" in str(error) and len(str(error)) < 500, (at, value)
+                continue
+            if tried % 8 == 0:  # judging takes ten times as long as reading
+                with contextlib.suppress(BadInput):
+                    slo.analyse(run).to_dict()
+    assert refused > 100
+    assert slo.analyse(read_json(tmp_path, document)).offered in (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        (vllm_file(itls=[[0.01], 5, []]), "itls[1]: found 5, expected a list"),
+        (vllm_file(itls=[[None], [], []]), "itls[0][0]: found null, expected a finite number"),
+        (vllm_file(errors=[[["x"]], "", ""]), "errors[0]: found [['x']] (list), expected text"),
+        (vllm_file(ttfts=None), "ttfts: found null, expected a list"),
+        (vllm_file(duration=1e308), "duration: found 1e+308, expected a time of less than a century"),
+        (put(GUIDELLM, ("benchmarks", 0), 5), "benchmarks[0]: found 5, expected an object"),
+        (put(GUIDELLM, ("benchmarks", 0, "requests", "successful"), 5), "benchmarks[0].requests.successful: found 5, expected a list"),
+        (put(GUIDELLM, ("benchmarks", 0, "requests", "successful", 0, "info"), 5), "successful[0].info: found 5, expected an object"),
+        (put(AIPERF, ("error",), "boom"), "line 1, error: found 'boom' (str), expected an object"),
+        (put(AIPERF, ("metadata", "request_end_ns"), "x"), "line 1, metadata.request_end_ns: found 'x' (str), expected a finite number"),
+        (put(AIPERF, ("metrics", "inter_chunk_latency", "value"), 5), "metrics.inter_chunk_latency.value: found 5, expected a list"),
+    ],
+)  # fmt: skip
+def test_a_strange_value_is_named_with_its_keys(tmp_path, document, place):
+    """The message gives file, key path, found and expected."""
+    with pytest.raises(BadInput) as caught:
+        read_json(tmp_path, document)
+    assert str(caught.value).startswith(str(tmp_path / "x.json")) and place in str(caught.value)
+
+
+def test_brackets_without_end_are_refused(tmp_path):
+    """A file of a hundred thousand brackets is no result, as one document and line by line."""
+    for text in ("[" * 100_000, '{"metadata": ' + "[" * 100_000 + "\n{}"):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(BadInput, match="x.json, line 1: found values nested without end"):
+            importers.read(tmp_path / "x.json")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdlab.errors import BadInput
-from pdlab.measure import records
+from pdlab.measure import records, slo
 from tests.measure.runs import answer
 
 PROVENANCE = records.provenance(label="hypothetical", source="tests", seed=3)
@@ -207,3 +207,98 @@ def test_nothing_there(tmp_path):
     """An empty folder is named, with what was looked for."""
     with pytest.raises(BadInput, match="records.parquet"):
         records.read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"runs": 5}', "runs: found 5, expected a list"), ('{"runs": "abc"}', "runs: found 'abc'"),
+        ('{"runs": [1]}', r"runs\[0\]: found 1, expected an object"), ('{"runs": {"a": 1}}', "expected a list"), ("[]", "a JSON object"),
+        ('{"runs": [{"name": "a", "design": 2, "offered_rate_rps": 1, "dir": "r"}]}', r"runs\[0\].design: found 2, expected text"),
+        ('{"runs": [{"name": "a", "design": "b", "offered_rate_rps": "nan", "dir": "r"}]}', "expected a finite number"),
+        ('{"runs": [{"name": "a", "design": "b", "offered_rate_rps": -1, "dir": "r"}]}', "offered_rate_rps .a number above 0"),
+        ('{"runs": [{"name": "a", "design": "b", "offered_rate_rps": 1, "dir": "a\\u0000"}]}', "a directory's name"),
+        ('{"runs": [{"name": "a", "design": "b", "offered_rate_rps": 1, "dir": "\\ud800"}]}', "a directory's name"),
+        ('{"plan": 5, "runs": []}', "plan: found 5, expected text"), ("[" * 100_000, "nested without end"), ("\0", "one JSON document"),
+    ],
+)  # fmt: skip
+def test_a_strange_sweep_is_refused(tmp_path, text, words):
+    """Whatever stands in sweep.json: one message with file and key."""
+    (tmp_path / records.SWEEP).write_text(text)
+    with pytest.raises(BadInput, match=words) as caught:
+        records.read_sweep(tmp_path)
+    assert records.SWEEP in str(caught.value)
+
+
+def test_a_sweep_of_nothing_is_empty(tmp_path):
+    """Null runs are no runs."""
+    (tmp_path / records.SWEEP).write_text('{"runs": null}')
+    assert records.read_sweep(tmp_path).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("window_ns", "x"), ("window_ns", 5), ("window_ns", [1]), ("window_ns", [5, 1]), ("window_ns", [None, None]),
+     ("window_ns", [0, 10**30]), ("summary", 5), ("summary", ["a"]), ("summary", {"unverified": 5}), ("summary", {"itl_max_ms": "x"}),
+     ("offered_rate_rps", "x"), ("offered_rate_rps", float("nan")), ("notes", [1]), ("design", 5), ("cache_state", {"a": 1})],
+)  # fmt: skip
+def test_provenance_of_another_kind_is_refused(key, value):
+    """What an analysis counts with or prints has its kind."""
+    with pytest.raises(BadInput, match=f"{key}.*: found .*, expected"):
+        records.check_provenance({"label": "measured", key: value}, "provenance.json")
+
+
+def test_provenance_of_brackets_is_refused(tmp_path):
+    """Brackets without end beside good records are one message."""
+    records.write_run(tmp_path, records.table_from_rows([answer(0)]), records.provenance(label="measured", source="x"))
+    (tmp_path / records.PROVENANCE).write_text("[" * 100_000)
+    with pytest.raises(BadInput, match="provenance.json: found values nested without end"):
+        records.read_run(tmp_path)
+
+
+STRANGE = (-1, 0, 2**63 - 1, 2**63, -(2**63), 2**64, "x", 1.5, True, [None], [-5], ["x"], {"a": 2**70}, "\ud800", [[1]])
+
+
+@pytest.mark.parametrize("column", records.SCHEMA.names)
+def test_a_strange_value_in_a_row_is_read_or_refused(tmp_path, column):
+    """Whatever stands in a column: the run is read and judged, or one message names the file."""
+    row = {key: value for key, value in records.rows(records.table_from_rows([answer(0)]))[0].items() if value is not None}
+    for i, value in enumerate(STRANGE):
+        (tmp_path / records.JSONL).write_text(json.dumps({**row, column: value}) + "\n")
+        try:
+            run = records.read_run(tmp_path)
+            if i % 4 == 0:  # judging takes longer than reading
+                slo.analyse(run).to_dict()
+        except BadInput as error:
+            assert len(str(error)) < 500, value
+
+
+def test_a_repeated_request_id_is_told():
+    """Two rows of one id are counted twice, and the notes say so."""
+    rows = records.rows(records.table_from_rows([answer(0), answer(1)]))
+    rows[1]["request_id"] = rows[0]["request_id"]
+    assert "1 rows repeat the id of another row" in slo.analyse(records.Run(records.table_from_rows(rows))).notes[0]
+
+
+def test_a_file_damaged_anywhere_is_told_or_read(tmp_path):
+    """Cut short or with a byte turned over, with its footer's copy whole, damaged or gone: rows or one message."""
+    records.write_run(tmp_path, records.table_from_rows([answer(i) for i in range(5)]), PROVENANCE)
+    path = tmp_path / records.PARQUET
+    copy = path.with_name(path.name + records.FOOTER_SUFFIX)
+    whole, footer = path.read_bytes(), copy.read_bytes()
+    damaged = [b"", b"PAR1", whole[:100], whole[: len(whole) // 2], b"x" * 1000]
+    damaged += [whole[:k] + bytes([whole[k] ^ 0xFF]) + whole[k + 1 :] for k in range(0, len(whole), max(1, len(whole) // 16))]
+    told = 0
+    for data in damaged:
+        for beside in (footer, b"", b"x" * 100, None):
+            path.write_bytes(data)
+            copy.unlink(missing_ok=True)
+            if beside is not None:
+                copy.write_bytes(beside)
+            for partial in (False, True):
+                try:
+                    assert records.read_run(tmp_path, partial).table.num_rows <= 5
+                except BadInput as error:
+                    told += 1
+                    assert records.PARQUET in str(error)
+    assert told > 25

@@ -139,13 +139,19 @@ GOOD = '{"timestamp": 5, "input_length": 600, "output_length": 2, "hash_ids": [0
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        ("{", "broken JSON"),
+        ("{", "expected one JSON object a line"),
+        ("[" * 100_000, "nested without end"),
+        (GOOD.replace("600", "9" * 400), "input_length a whole number of"),
+        (GOOD.replace("600", "9" * 5000), "one JSON object a line"),
+        (GOOD.replace("600", "true"), "input_length True"),
+        (GOOD.replace("2,", "1e15,"), "expected a whole number from 0 to 10,000,000"),
+        (GOOD.replace("5,", "1e300,"), "timestamp 1e+300"),
         ("[1]", "a JSON list"),
         (GOOD.replace("600", "0"), "input_length 0"),
         (GOOD.replace("600", "6.5"), "input_length 6.5"),
         (GOOD.replace("600", '"x"'), "input_length 'x'"),
         (GOOD.replace("600", "NaN"), "input_length nan"),
-        (GOOD.replace('"output_length": 2, ', ""), "output_length None"),
+        (GOOD.replace('"output_length": 2, ', ""), "output_length null"),
         (GOOD.replace("[0, 1]", "[0, -1]"), "hash_ids"),
         (GOOD.replace("[0, 1]", "[0]"), "1 hash_ids for 600 tokens, expected 2"),
         (GOOD.replace("5,", "4,"), "time 4.0 ms after 5.0 ms"),
@@ -178,6 +184,58 @@ def test_a_bad_azure_file_is_refused(tmp_path, text, where):
     with pytest.raises(BadInput) as error:
         traces.read_trace(path)
     assert error.value.where == f"{path}{where}"
+
+
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+AT = "2023-11-16 18:17:03.97"
+
+
+@pytest.mark.parametrize("text", [f"\ufeff{AZURE}{AT},5,6\n", f"{AZURE}{AT},5,6\n".replace("\n", "\r\n"), f"{AZURE}{AT},5,6"])
+def test_an_azure_file_may_have_a_mark_or_other_line_ends(tmp_path, text):
+    """A byte order mark, Windows line ends and a last line without an end change nothing."""
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8", newline="")
+    (request,) = traces.read_trace(tmp_path / "t.csv")
+    assert (request.prompt_tokens, request.output_tokens) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [f"{AT},5,6,7", f"{AT},５,6", f"{AT},1_0,6", f'{AT},"5,000",6', f"{AT},5\u202f000,6", f"{AT},{'9' * 400},6", f"{AT},1e14,6", f'"{AT},5,6',
+     f"{AT},5\0,6", f'"{AT}{"x" * 200_000}",5,6', ""],
+)  # fmt: skip
+def test_a_strange_azure_row_is_refused(tmp_path, row):
+    """Columns too many, digits of other scripts, numbers without end, open quotes: one message that names the file."""
+    (tmp_path / "t.csv").write_text(f"{AZURE}{row}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="t.csv") as caught:
+        traces.read_trace(tmp_path / "t.csv")
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("header", ["ContextTokens,TIMESTAMP,GeneratedTokens", "TIMESTAMP, ContextTokens, GeneratedTokens", "a;b;c"])
+def test_columns_in_another_order_are_refused(tmp_path, header):
+    """The header is Azure's own or none."""
+    (tmp_path / "t.csv").write_text(f"{header}\n{AT},5,6\n")
+    with pytest.raises(BadInput, match="t.csv:1: found a first line"):
+        traces.read_trace(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("late", [b"\xff\xff\n", b"\xed\xa0\x80\n"])
+def test_bytes_that_are_no_text_are_refused(tmp_path, late):
+    """Also behind good lines, in either format."""
+    for name, text in (("t.jsonl", GOOD + "\n"), ("t.csv", f"{AZURE}{AT},5,6\n")):
+        (tmp_path / name).write_bytes(text.encode() + late)
+        with pytest.raises(BadInput, match=f"{name}: found bytes that are no text"):
+            traces.read_trace(tmp_path / name)
+
+
+@pytest.mark.parametrize("meta", [b"{", b"[]", b'{"block_tokens": 1e300}', b'{"block_tokens": "x"}', b"\0", b"\xff", b'{"block_tokens": 1.5}',
+                                  b'{"block_tokens": ' + b"9" * 5000 + b"}"])  # fmt: skip
+def test_a_strange_declaration_is_refused(tmp_path, meta):
+    """What stands beside a trace is read as carefully as the trace."""
+    (tmp_path / "t.jsonl").write_text(GOOD + "\n")
+    (tmp_path / "t.meta.json").write_bytes(meta)
+    with pytest.raises(BadInput, match="t.meta.json"):
+        traces.read_trace(tmp_path / "t.jsonl")
 
 
 def test_azure_times_keep_their_seventh_decimal(tmp_path):
