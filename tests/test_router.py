@@ -344,6 +344,22 @@ def test_a_client_that_goes_away_takes_its_request_with_it(tmp_path, during):
     assert len(d.posts()) == (0 if during == "prefill" else 1)
 
 
+def test_a_client_that_leaves_after_the_last_frame_had_all_of_it(tmp_path):
+    """Whoever closes the connection on reading [DONE] has a whole answer; the log says ok."""
+    with Peer(lambda seen: [HEAD + chunk(frame("a", 1, "length")), chunk(DONE), "wait"]) as peer:
+        with running(tmp_path / "log", "--worker", peer.url) as where:
+            host, port = where.split(":")
+            raw = json.dumps(BODY).encode()
+            with socket.create_connection((host, int(port)), timeout=10) as sock:
+                sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+                got = b""
+                while DONE not in got:
+                    got += sock.recv(65536)
+            assert peer.posts()[0].left.wait(5)
+            row = lines(tmp_path / "log")[0]
+    assert row["status"] == "ok" and row["frames"] == 2
+
+
 def test_a_body_that_is_no_json_is_refused_without_asking_a_server(tmp_path):
     """In front of two pools the body must be read: rubbish is HTTP 400."""
     with Peer(prefilled) as p, Peer(lambda seen: tokens(1)) as d:

@@ -73,6 +73,7 @@ class Exchange:
     body: dict[str, Any] | None = None
     prompt: Prompt = NO_PROMPT
     out: web.StreamResponse | None = None
+    whole: bool = False  # the last frame is out
 
 
 class Router:
@@ -136,7 +137,8 @@ class Router:
         except web.HTTPException as error:
             return await self._tell(exchange, "rejected", error.text or error.reason, error.status)
         except (asyncio.CancelledError, ClientGone):
-            journey.status, journey.error = "cancelled", "the client went away"
+            if not exchange.whole:  # who has read the last frame may go
+                journey.status, journey.error = "cancelled", "the client went away"
             raise
         except Exception as error:
             return await self._tell(exchange, "failed", unexpected(request, error), 500)
@@ -234,6 +236,7 @@ class Router:
             await _to_client(out.write(chunk))
             journey.frames += 1
             journey.sent_bytes += len(chunk)
+            exchange.whole = chunk.strip() == steps.DONE
             chunk = await anext(chunks, None)
         await _to_client(out.write_eof())
         return out

@@ -106,6 +106,9 @@ def prompt_tokens(body: Mapping[str, Any]) -> int:
     return max(1, len(text.encode()) // 4)
 
 
+DONE = b"data: [DONE]"  # the last frame of a stream
+
+
 def frame_error(frame: bytes) -> str | None:
     """The message of an error frame, or None.  HTTP 200 was said before the failure was known."""
     text = frame.lstrip()
