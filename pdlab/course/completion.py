@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 
-import yaml
-
 from pdlab.course import exercises
+from pdlab.documents import read_yaml
 from pdlab.errors import BadInput
 
 
@@ -29,7 +28,7 @@ def lines() -> list[Line]:
     """The list in order.  Raises BadInput for a line without exercises or an unknown exercise."""
     known = exercises.registry()
     found = []
-    for entry in yaml.safe_load(path().read_text(encoding="utf-8")):
+    for entry in read_yaml(path()):
         line = Line(entry["says"], tuple(str(name) for name in entry["proved_by"]))
         unknown = [name for name in line.proved_by if name not in known]
         if unknown or not line.proved_by:

@@ -12,6 +12,7 @@ import yaml
 
 from pdlab.course import exercises
 from pdlab.course.finding import Finding
+from pdlab.documents import read_yaml
 from pdlab.errors import BadInput
 from pdlab.live.policy import Ask, Rule, rule_from_name
 from pdlab.measure import plan
@@ -28,7 +29,7 @@ MAY_CHANGE = {"deployments.disaggregated.routing", "live.max_num_batched_tokens"
 def proposed() -> dict[str, Any]:
     """The plan as it came with the proposal."""
     path = exercises.folder().parent / "plans" / "proposal-disaggregate-everything.yaml"
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return read_yaml(path)
 
 
 def apply(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jupytext
-import yaml
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from pdlab.documents import read_yaml
+from pdlab.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]  # the course that this package belongs to
 LIVE = Path("labs", "live")  # what a learner's own runs leave there is no part of the course
@@ -222,7 +224,7 @@ def _registry_problems(source: Source, raw: NotebookNode) -> list[str]:
     ]
     try:
         registered = _registered(source.registry)
-    except (yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
+    except (BadInput, TypeError, KeyError, AttributeError) as error:
         return [*problems, f"{source.registry}: cannot be read: {error}"]
     problems += [
         f"{source.path}: exercise {name} has no entry in {source.registry}" for name in in_source if name not in registered
@@ -234,5 +236,5 @@ def _registry_problems(source: Source, raw: NotebookNode) -> list[str]:
 def _registered(path: Path) -> list[str]:
     if not path.exists():
         return []
-    document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    document = read_yaml(path) or {}
     return [str(entry["id"]) for entry in document.get("exercises") or []]

@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import yaml
-
+from pdlab.documents import read_yaml
 from pdlab.errors import BadInput
 from pdlab.live import env
 
@@ -147,7 +146,7 @@ def installed(environments: tuple[Path, ...]) -> dict[str, str]:
 @cache
 def retired() -> tuple[Retired, ...]:
     """The list of ``data/retired-settings.yaml``."""
-    return tuple(Retired(**one) for one in yaml.safe_load(RETIRED.read_text(encoding="utf-8"))["settings"])
+    return tuple(Retired(**one) for one in read_yaml(RETIRED)["settings"])
 
 
 def search(path: Path) -> list[Hit]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
+from pdlab.documents import read_yaml
 from pdlab.errors import BadInput
 from pdlab.theory import kv
 from pdlab.theory._check import shown, whole
@@ -226,7 +225,7 @@ def _size(body: dict, key: str, where: str) -> int:
 
 @cache
 def _devices() -> dict[str, Device]:
-    rows = yaml.safe_load(DEVICES_FILE.read_text(encoding="utf-8"))["devices"]
+    rows = read_yaml(DEVICES_FILE)["devices"]
     return {
         key: Device(row["name"], float(row["peak_bf16_flops"]), float(row["bandwidth_bytes_s"]),
                     float(row["memory_bytes"]), row["source"], row["label"])
