@@ -70,5 +70,8 @@ def test_what_the_servers_contradict_is_refused(plan_path: Path, tmp_path: Path)
         with pytest.raises(BadInput, match="no --server"):
             attach.run(plan_path, tmp_path / "out", "aggregated", peer.url, {}, Path("r"))
         assert not peer.posts() and not (tmp_path / "out").exists()
+    for url in ("http://127.0.0.1:abc", "http://[::1", "http://127.0.0.1:9/a b", "nonsense"):
+        with pytest.raises(BadInput, match=r"expected http://HOST\[:PORT\]"):
+            attach.run(plan_path, tmp_path / "out", "aggregated", url, {"a": url}, Path("r"))
     with pytest.raises(BadInput, match="a running server"):
         attach.run(plan_path, tmp_path / "out", "aggregated", peer.url, {"a": peer.url}, Path("r"))

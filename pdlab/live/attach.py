@@ -7,7 +7,7 @@ stand on is not seen from here: the budget is the plan's, and the record says so
 
 from __future__ import annotations
 
-import json
+import http.client
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from pdlab.documents import parse_json
 from pdlab.errors import BadInput
 from pdlab.live import client, load, sweep
 from pdlab.measure import plan as plans
@@ -31,11 +32,11 @@ class Servers:
     def __init__(self, plan: plans.Plan, design: str, url: str, servers: Mapping[str, str], chunk_tokens: int | None) -> None:
         self.url, self.design, self.plan = url.rstrip("/"), design, plan
         self.servers = [SimpleNamespace(name=name, base_url=address.rstrip("/")) for name, address in servers.items()]
-        listed = _get(f"{self.url}/v1/models")["data"][0]
+        listed = _first(_get(f"{self.url}/v1/models"), self.url)
         self.model_name = str(listed["id"])
         self.model = SimpleNamespace(name=self.model_name, path=str(listed.get("root") or self.model_name))
         self.budget = SimpleNamespace(units=plan.used(design))  # type: ignore[arg-type]
-        self.versions = {server.name: str(_get(f"{server.base_url}/version")["version"]) for server in self.servers}
+        self.versions = {server.name: str(_get(f"{server.base_url}/version").get("version")) for server in self.servers}
         self.told = {server.name: told(server.base_url) for server in self.servers}
         if len(found := set(self.versions.values())) > 1:
             raise BadInput(f"engines {', '.join(sorted(found))}", "one version behind one router", "--server")
@@ -131,9 +132,20 @@ def _run_case(
     return client.run_load(f"{url}/v1/completions", sent, directory, document, options, resume, progress)
 
 
-def _get(url: str) -> Any:
+def _first(answer: Mapping[str, Any], url: str) -> Mapping[str, Any]:
+    listed = answer.get("data")
+    if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict) or "id" not in listed[0]:
+        raise BadInput("no list of models", "a server that lists its model", url)
+    return listed[0]
+
+
+def _get(url: str) -> dict[str, Any]:
+    client.endpoint(url)
     try:
         with urllib.request.urlopen(url, timeout=30) as answer:
-            return json.load(answer)
-    except (OSError, ValueError) as error:
+            found = parse_json(answer.read(), url)
+        if not isinstance(found, dict):
+            raise BadInput(f"a JSON {type(found).__name__}", "a JSON object", url)
+        return found
+    except (OSError, http.client.HTTPException) as error:
         raise BadInput(f"no answer ({error})", "a running server", url) from error
