@@ -97,9 +97,13 @@ def _ask(
     until = time.monotonic() + DIES_WITHIN_S
     while not answer.finished and pair.deployment.alive(pair.decode) and time.monotonic() < until:
         time.sleep(0.1)
-    alive = pair.deployment.alive(pair.decode)
+    alive, external = pair.deployment.alive(pair.decode), None
+    if alive:
+        try:
+            external = pair.external_tokens() - before
+        except OSError:  # it was dying still
+            alive = False
     return Failure(
         injected=injected, client_saw=saw, waited_s=round(answer.ended_s - answer.sent_s, 2),
-        right=compare(answer.tokens, healthy)[0],
-        external_tokens=pair.external_tokens() - before if alive else None, decode_alive=alive,
+        right=compare(answer.tokens, healthy)[0], external_tokens=external, decode_alive=alive,
     )  # fmt: skip
