@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import urllib.request
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 
 from fake_http import Peer, plain, tokens
 
+from pdlab.course.evidence import RUNS
 from pdlab.errors import BadInput
 from pdlab.live import metrics
 from pdlab.live.faults import soak, table
@@ -325,3 +327,20 @@ def test_an_account_that_balances():
 def test_an_account_that_does_not(answer, log):
     """A request that nobody logged, or logged twice, or an answer of the wrong length, is found."""
     assert not soak.balance([ask(0)], {0: answer}, log).faultless
+
+
+def test_the_recorded_repeats_hold_what_lab_l3_says():
+    """Twenty injected runs of every fault: no token twice, no process left, no block beyond the lease and a little."""
+    rows = table.read(RUNS / "faults-repeats")
+    assert Counter(row.fault for row in rows) == dict.fromkeys(CATALOGUE, 20)
+    assert all(row.injected and row.twice == 0 and row.processes == 0 for row in rows)
+    assert max(row.blocks_free_after_s for row in rows) <= table.LEASE_S + 3
+    outcomes = {name: {(row.http_status, row.tokens, row.right) for row in rows if row.fault == name} for name in CATALOGUE}
+    assert [name for name, seen in outcomes.items() if len(seen) > 1] == ["client gone in decode"]
+
+
+def test_the_recorded_soak_accounts_for_every_request():
+    """A thousand requests, faults among them, each in the client's account once and none told wrong."""
+    account = soak.Account(**json.loads((RUNS / "faults-soak" / soak.SOAK).read_text()))
+    assert account.faultless and account.asked == 1000 and account.kills == 3
+    assert sum(account.faults.values()) > 40 and account.checked > 30 and account.blocks_free_after_s < table.LEASE_S
