@@ -51,6 +51,17 @@ def test_a_trace_gives_arrivals_and_lengths(tmp_path):
     assert table["output_tokens"].to_pylist() == [2, 2, 2]
 
 
+def test_a_trace_that_has_changed_is_not_resumed(tmp_path, capsys):
+    """The same name with other requests in it is another load."""
+    traces.write_trace(workload.uniform(5, 2, [0, 30, 60]), tmp_path / "t.jsonl")
+    with Peer(script) as peer:
+        args = ["load", peer.url, "--out", str(tmp_path / "run"), "--trace", str(tmp_path / "t.jsonl"), "--resume"]
+        assert cli.main(args) == 0 and cli.main(args) == 0
+        traces.write_trace(workload.uniform(5, 3, [0, 30, 60]), tmp_path / "t.jsonl")
+        assert cli.main(args) == 2
+    assert "found --trace" in capsys.readouterr().err
+
+
 def test_a_failed_request_is_exit_status_1(tmp_path):
     """A server that refuses everything: rows are kept, the status says that not all was answered."""
     with Peer(lambda seen: plain("500 Internal Server Error", b'{"error": "no"}')) as peer:

@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Exit status 0 when every request was answered, 1 otherwise."""
     from pdlab.live import client, load, provenance
     from pdlab.measure import slo
+    from pdlab.measure.plan import sha256
 
     client.endpoint(args.url)
     trace = load.trace(args.trace, args.rate, args.warmup + args.requests, args.prompt_tokens,
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     }  # fmt: skip
     load.ask(args.out, args.resume, {
         "url": args.url.rstrip("/"), "model": model, "requests": args.requests, "warmup": args.warmup,
-        "trace": str(args.trace.absolute()) if args.trace else None, **({} if args.trace else {
+        "trace": f"{args.trace.absolute()} (sha256 {sha256(args.trace)[:16]})" if args.trace else None, **({} if args.trace else {
             "rate": args.rate, "prompt-tokens": args.prompt_tokens, "output-tokens": args.output_tokens, "seed": args.seed,
         }), "vocab-size": args.vocab_size, "deadline": args.deadline,
     })  # fmt: skip
