@@ -286,9 +286,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     folder = tmp_path_factory.mktemp("hostile")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flags, "ROOT", folder)
+        found = {text: hostile_plan(folder, text) for text in HOSTILE}
         return {
-            (text, target): targets.render(hostile_plan(folder, text), target, model=f"/m/{text}/m{text.replace('/', '')}")
-            for text in HOSTILE for target in targets.TARGETS
+            (text, target): targets.render(path, target, model=f"/m/{text}/m{text.replace('/', '')}")
+            for text, path in found.items() for target in targets.TARGETS
         }  # fmt: skip
 
 

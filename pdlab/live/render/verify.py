@@ -7,6 +7,7 @@ stand in the files, shell variables left as they are.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import os
 import shlex
@@ -81,12 +82,16 @@ def verify(files: Mapping[str, str]) -> Outcome:
 def _in_shell(file: str, text: str) -> Iterator[Command]:
     lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     for line in lines.replace("\\\n", " ").splitlines():
-        if not line.lstrip().startswith("start ") or ("/bin/vllm" not in line and MODULE not in line):
+        if not line.lstrip().startswith("start "):
             continue
         words = shlex.split(line)
-        settings = dict(word.split("=", 1) for word in words[words.index("env") + 1 :] if "=" in word.split("/")[0])
-        start = words.index(MODULE) if MODULE in words else words.index("serve")
-        yield Command(file, words[words.index("start") + 1], tuple(words[start + 1 :]), settings)
+        behind = words[words.index("env") + 1 :] if "env" in words else []
+        program = list(itertools.dropwhile(lambda word: "=" in word, behind))
+        settings = dict(word.split("=", 1) for word in behind[: len(behind) - len(program)])
+        if MODULE in program[:3]:
+            yield Command(file, words[1], tuple(program[program.index(MODULE) + 1 :]), settings)
+        elif program and program[0].endswith("/bin/vllm"):
+            yield Command(file, words[1], tuple(program[2:]), settings)
 
 
 def _in_manifest(file: str, document: Any) -> Iterator[Command]:
