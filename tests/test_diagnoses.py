@@ -186,3 +186,75 @@ def test_a_number_in_a_unit_has_that_unit() -> None:
                 seen += 1
                 assert diagnose.diagnose(one, answers.read(f"{one.expected} {unit}")).outcome == "correct", one.id
     assert seen >= 5
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "kind"),
+    [
+        ("L2.5", "277.217.280", "thousands-dot"), ("7.3", {"chunk": "2.048", "why_not_4096": "gap", "why_not_8192": "refused"}, "thousands-dot"),
+        ("7.3", {"chunk": 2.048, "why_not_4096": "gap", "why_not_8192": "refused"}, "thousands-dot"),
+        ("1.8", {"line": "tpot", "ms": 0.04}, "unit-prefix"), ("8.4", "0,15", "decimal-comma"),
+        ("6.2", [1, 2, 3, 4], "counted-from-zero"), ("6.2", [180, 205, 230, 290], "times-for-frames"),
+        ("6.3", {"ttft": 180, "tpot": 36.7, "max_itl": 60, "e2e": 290}, "frames-for-tokens"),
+        ("6.6", {"error_rate": 5, "among_successes": 94.7, "over_all": 90}, "percent-for-fraction"),
+        ("L4.3", {"requests": 3, "kind": "short", "condition": "share"}, "other-trace"),
+        ("L4.8", {"claim": "supported", "fewest_bytes": "all-local", "idle_core": "all-local", "evidence": "measured"}, "nothing-sent"),
+    ],
+)  # fmt: skip
+def test_a_likely_slip_is_told_what_it_is(name: str, answer: Any, kind: str) -> None:
+    """Dots between thousands, another prefix, per cent to three digits, a count from zero: each is called what it is."""
+    result = checks.evaluate(name, answer)
+    assert (result.outcome, result.kind) == ("not yet", kind), result.text
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "kind"),
+    [
+        ("7.2", lambda p: ([r for r, v in p if v == "pass"] or [0])[-1], "not-sorted"),
+        ("7.2", lambda p: max([r for r, v in p if v == "pass" and all(w != "fail" for s, w in p if s < r)], default=0), "unjudged-skipped"),
+        ("L2.7", lambda p: ([r for r, ok in p if ok] or [0])[-1], "order"), ("L4.2", lambda p, h, b: max(0, h - 1) * b, "always-one-less"),
+        ("8.3", lambda p, c: "local" if p - c < 2048 and (p - c) / p <= 0.7 else "remote", "edge-inclusive"),
+        ("8.3", lambda p, c: "local" if p - c <= 2048 and (p - c) / p < 0.7 else "remote", "edge-inclusive"),
+        ("7.2", lambda p: 2, "too-small"), ("L4.2", lambda p, h, b: h * b // 2, "too-small"),
+    ],
+)  # fmt: skip
+def test_a_function_is_told_no_factor_from_one_result(name: str, wrong: Any, kind: str) -> None:
+    """One result may be half of the right one by chance; a factor is named only where it explains all of them."""
+    result = checks.evaluate(name, wrong)
+    assert (result.outcome, result.kind) == ("not yet", kind), result.text
+    assert "half" not in result.says and "factor" not in result.says
+
+
+def test_a_function_wrong_by_one_factor_is_told_so() -> None:
+    """Where every result is half of the right one, that is said."""
+    one = Exercise(id="2.2", kind="implement", title="t", function="f", reference="lambda x: 200 * x", cases=([1], [3], [5], [7]), source="s", label="hypothetical", hints=("a", "b"))
+    assert diagnose.diagnose(one, answers.call(lambda x: 100 * x, one.cases)).kind == "factor-two"
+
+
+@pytest.mark.parametrize("expected", [1, 2, 4, 16, 60, 98])
+def test_small_whole_numbers_are_no_guess_at_a_factor(expected: int) -> None:
+    """Of small counts one is often half of another."""
+    for wrong in (expected * 2, expected / 2):
+        assert "half" not in said(exercise(expected), wrong).says and "twice" not in said(exercise(expected), wrong).says
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "telling"),
+    [
+        ("8.4", 0.15, ("word", "number")), ("8.4", [1, 2], ("word",)), ("8.9", {"100 GB/s": 295, "25 GB/s": 1000, "10 GB/s": "never"}, ("word", "number")),
+        ("6.2", [2, 3, 4], ("4", "four")), ("6.2", [1, 2, 3, 4, 5, 6], ("4 ", "four")),
+    ],
+)  # fmt: skip
+def test_kind_and_count_are_not_given_away(name: str, answer: Any, telling: tuple[str, ...]) -> None:
+    """Where finding out that there is none, or how many there are, is the task, the feedback does not say it."""
+    result = checks.evaluate(name, answer)
+    assert result.outcome == "not yet" and not any(words in result.says for words in telling), result.text
+
+
+def test_slips_of_the_recorded_run_are_told_on_the_recorded_run() -> None:
+    """A lab hands over its own run's value; where that is the recorded one, the listed mistakes are recognised."""
+    one = REGISTRY["L4.5"]
+    for mistake in one.mistakes:
+        wrong = exercises.evaluate(mistake.answer, "test", expected=one.expected)
+        assert checks.evaluate("L4.5", wrong, one.expected).kind == mistake.kind
+    assert checks.evaluate("L4.5", 1000, one.expected + 1).outcome == "not yet"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -66,3 +67,17 @@ def test_capacity_is_defined_in_the_same_words() -> None:
     )
     pages = {one.number: one.path for one in sources(exercises.folder().parents[1])}
     assert [number for number in pages if words in pages[number].read_text(encoding="utf-8")] == ["06", "07", "L2"]
+
+
+def test_one_line_of_the_routers_log_breaks_the_rules() -> None:
+    """In 8.7's log every line but the asked one is what 8.8's rule chooses, and no line rests on a tie."""
+    (page,) = (one.path.read_text(encoding="utf-8") for one in sources(exercises.folder().parents[1]) if one.number == "08")
+    choose, broken = exercises.reference(exercises.find("8.8")), []
+    lines = re.findall(r"^\| (\d) \| (d\d) \| (\d+) \| [\d,]+ \| (\d) \| (.*) \|$", page, re.M)
+    for line, chosen, running, rack, others in lines:
+        load, racks = {chosen: int(running)}, {chosen: int(rack)}
+        for name, busy, place in re.findall(r"(d\d) \((\d+), [\d,]+, (\d)\)", others):
+            load[name], racks[name] = int(busy), int(place)
+        assert len(set(load.values())) == len(load) > 1
+        broken += [int(line)] * (choose(load, racks, 1, "required") != chosen)
+    assert len(lines) == 4 and broken == [exercises.find("8.7").expected]

@@ -81,7 +81,7 @@ def _value(exercise: Exercise, plain: Any, expected: Any, live: bool) -> slips.S
 
 def _misread(plain: Any, expected: Any, rules: Rules) -> slips.Slip | None:
     """A number whose spelling says something else than was meant, before anything is made of its size."""
-    if not answers.is_number(expected):
+    if not answers.is_number(expected) or not answers.is_finite(expected):
         return None
     if expected == int(expected) and abs(expected) >= 1000 and (says := thousands_dot(plain)):
         return "thousands-dot", says
@@ -242,17 +242,18 @@ def _function(exercise: Exercise, plain: Any) -> slips.Slip | None:
 def _returned(exercise: Exercise, results: tuple[Any, ...], wanted: tuple[Any, ...], right: list[bool], rules: Rules) -> slips.Slip:
     """What is wrong with a function's results: a factor or a unit is named only where it explains every wrong one."""
     wrong = [at for at, fine in enumerate(right) if not fine]
-    found = [_slip(exercise, results[at], wanted[at], rules) for at in wrong]
-    first, numbers = wrong[0], answers.is_number(wanted[wrong[0]])
-    if numbers and answers.is_number(results[first]) and answers.is_finite(results[first]):
-        if len(wrong) > 1 and len({kind for kind, _ in found}) == 1 and found[0][0] in slips.NAMED:
-            return found[0]
-        if len(wrong) == 1 and found[0][0] in ("rounded-too-early", "sign"):
-            return found[0]
+    first = wrong[0]
+    slip = _slip(exercise, results[first], wanted[first], rules)
+    if answers.is_number(wanted[first]) and answers.is_number(results[first]) and answers.is_finite(results[first]):
+        pairs = [(results[at], wanted[at]) for at in wrong]
+        numbers = all(map(answers.is_number, (number for pair in pairs for number in pair)))
+        kinds = {_slip(exercise, result, want, rules)[0] for result, want in pairs} if numbers else set()
+        if len(kinds) == 1 and (len(wrong) > 1 and slip[0] in slips.NAMED or slip[0] in ("rounded-too-early", "sign")):
+            return slip
         return ("too-large", "that is too large") if results[first] > wanted[first] else ("too-small", "that is too small")
-    if isinstance(wanted[first], str) and found[0][0] == "other-word":
+    if isinstance(wanted[first], str) and slip[0] == "other-word":
         return "other-word", "for these arguments another word is right"
-    return found[0]
+    return slip
 
 
 def _agrees(calls: Calls, wanted: tuple[Any, ...], rules: Rules) -> list[bool]:
