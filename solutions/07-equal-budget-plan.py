@@ -221,8 +221,8 @@ own_rates = the_plan.comparison.offered_rates_rps
 for design in ("aggregated", "disaggregated"):
     points = reports("main", design)
     planned, found = slo.capacity([p for p in points if p[0] in own_rates]), slo.capacity(points)
-    print(f"{design:<14} at the plan's own rates: {planned.rate_rps:g} requests/s ({planned.reason})")
-    print(f"{'':<14} with the added ones: {found.rate_rps:g} requests/s ({found.reason})   [simulated]")
+    print(f"{design:<14} plan's rates: {planned.rate_rps:g} requests/s ({planned.reason})")
+    print(f"{'':<14} added ones: {found.rate_rps:g} requests/s ({found.reason})   [simulated]")
 
 # %% [markdown]
 """

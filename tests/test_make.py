@@ -201,6 +201,7 @@ def test_an_interrupt_is_one_sentence(tmp_path: Path) -> None:
     set_up = subprocess.Popen(
         [sys.executable, str(program)], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(stand_in.parent)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # where tests run in the background it is ignored
     )  # fmt: skip
     assert set_up.stdout
     assert set_up.stdout.readline().startswith("Making") and set_up.stdout.readline() == "begun\n"
