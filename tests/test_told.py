@@ -143,6 +143,11 @@ def scene_2(setting: str, column: str) -> list[float]:
     return parts(page("L2").row("Four steady streams", **{"the prompt is computed as": setting})[column])
 
 
+def waits(gb_s: int) -> dict[str, str]:
+    """What notebook 07 shows of the hand-off over a link of so many GB/s."""
+    return page("07").row("The two waits of a hand-off", link=f"{gb_s} GB/s")
+
+
 def usual_gap(design: str) -> float:
     return number(page("09").row("The proposal carried out", design=design, **{"offered, requests/s": "4"})["median ITL, ms"])
 
@@ -187,8 +192,8 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("07", r"has a P99 TTFT of (\d+) ms here and of (\d+) ms in the first table", lambda: (page("07").row("Six chunk sizes", **{"chunk, tokens": "2,048"})["P99 TTFT at 8/s, ms"], p99(AGGREGATED, "8", TTFTS))),
     ("07", r"([\d,]+) a run here, ([\d,]+) there", lambda: (f"{sim_points.CHUNK_REQUESTS:,}", f"{8 * reference().duration_seconds:,.0f}")),
     ("07", r"From then on it grows by less than chance allows", lambda: 0 < page("07").after("rise from the second to the last: ")[0] < page("07").after("rise from the second to the last: ")[1]),
-    ("07", r"First it waits for the step that is running, half a step on average", lambda: all(0.4 < page("07").after(f"link of {rate} GB/s")[1] / page("07").after(f"link of {rate} GB/s")[2] < 0.6 for rate in (" 10", " 25", "100"))),
-    ("07", r"a whole step, whether the wire takes ([\d.]+) ms or (\d+)", lambda: (f"{page('07').after('link of 100 GB/s')[0]:.1f}", f"{page('07').after('link of  10 GB/s')[0]:.0f}")),
+    ("07", r"First it waits for the step that is running, half a step on average", lambda: all(0.4 < float(waits(rate)["until room is reserved, ms (median)"]) / float(waits(rate)["from then until taken in, ms (median)"]) < 0.6 for rate in (10, 25, 100))),
+    ("07", r"a whole step, whether the wire takes ([\d.]+) ms or (\d+)", lambda: (waits(100)["floor, ms"], f"{float(waits(10)['floor, ms']):.0f}")),
     ("07", r"which loses in A, C, D and E", lambda: all(number(found) < number(layout("2 × TP8, aggregated")[0]) for found in layout("1 × TP8 + 1 × TP8", "2 × TP4 + 2 × TP4", "1 × TP4 + 3 × TP4", "2 × TP4 + 1 × TP8"))),
     ("07", r"At 3 requests/s the intervals lie apart, and the split is ahead", lambda: apart(interval(sweep_2("aggregated", "3")), interval(sweep_2("disaggregated", "3")))),
     ("07", r"At 4\.5 they overlap", lambda: not apart(interval(sweep_2("aggregated", "4.5")), interval(sweep_2("disaggregated", "4.5")))),
