@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterable
 from functools import cache
 
-import yaml
-
+from pdlab.documents import read_yaml
 from pdlab.live.env import ROOT
 
 FILE = ROOT / "data" / "rendered-flags.yaml"
@@ -23,7 +22,7 @@ AS_KEYS = ("dtype", "revision")  # beside those with an underscore, in an engine
 @cache
 def explained() -> dict[str, dict[str, str]]:
     """Program → flag → why."""
-    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return read_yaml(FILE)
 
 
 def used(texts: Iterable[str]) -> dict[str, dict[str, str]]:
