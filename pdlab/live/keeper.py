@@ -5,6 +5,9 @@ The asking program keeps the pipe's other end open.  When that end closes, for w
 (a normal stop, an exception, Ctrl-C, SIGTERM, even ``kill -9``), the keeper ends the server and
 everything the server started.  Standard library only, so that it starts in a few milliseconds.
 
+vLLM leaves its sockets lying in the folder for temporary files; here they get one of their own,
+which goes when the server has gone.
+
 It prints the server's process id on its first line and ends with the server's exit status
 (128 + signal, as shells do).  One byte ``k`` on the pipe asks for an end without grace.
 """
@@ -14,13 +17,16 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GRACE_S = 6.0  # a server that drains on SIGTERM gets this long
+SOCKETS = "VLLM_RPC_BASE_PATH"  # where vLLM puts its sockets; their paths may have some 100 characters, so a short name
 
 
 def _prctl(option: int, value: int) -> None:
@@ -106,10 +112,19 @@ def main(arguments: list[str]) -> int:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    sockets = tempfile.mkdtemp(prefix="pdlab-")
+    try:
+        return _hold(command, os.environ | {SOCKETS: sockets})
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _hold(command: list[str], environment: dict[str, str]) -> int:
     server = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
+        env=environment,
         start_new_session=True,
         preexec_fn=_in_server,
     )

@@ -67,6 +67,20 @@ def test_closing_the_pipe_ends_server_and_orphans(monkeypatch: pytest.MonkeyPatc
     assert gone(pids)
 
 
+def test_what_a_server_leaves_in_its_folder_of_sockets_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM never unlinks its sockets: the folder that it puts them in is gone after the server."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    leave = "import os, socket, time; socket.socket(socket.AF_UNIX).bind(os.environ['VLLM_RPC_BASE_PATH'] + '/a'); time.sleep(300)"
+    process, _ = hold(sys.executable, "-c", leave)
+    until = time.monotonic() + 10
+    while not (left := list(tmp_path.glob("*/a"))) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert [path.is_socket() for path in left] == [True]
+    process.stdin.close()
+    process.wait(10)
+    assert not list(tmp_path.iterdir())
+
+
 def test_one_byte_ends_it_without_grace() -> None:
     """The byte k ends a server that ignores SIGTERM at once."""
     process, server = hold(sys.executable, "-c", STUBBORN)
