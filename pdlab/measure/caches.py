@@ -7,21 +7,23 @@ what the run did.  Where a run's rows know each request's cached tokens, those a
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pdlab.documents import parse_json
 from pdlab.errors import BadInput
+from pdlab.measure.foreign import Found
 from pdlab.measure.records import Run
+from pdlab.theory._check import shown
 
 SERVER_METRICS = "server_metrics.jsonl"
 COUNTER = "prompt_tokens_by_source_total[{}]"
 COMPUTED, HIT = "local_compute", "local_cache_hit"
+_AWAY = "Without this file less is known of the run's caches, and the rest is read: move it away."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +42,24 @@ def counted(directory: Path | None) -> PromptTokens | None:
     path = directory / SERVER_METRICS if directory else None
     if path is None or not path.exists():
         return None
-    last: dict[str, dict[str, Any]] = {}
+    last: dict[str, tuple[float, dict[str, float]]] = {}
     grown: dict[str, float] = defaultdict(float)
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            look = json.loads(line)
-            server, at_ns = look["server"], look["t_ns"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"{error!r}", "a look at one server", f"{path}, line {number}") from None
-        if COUNTER.format(HIT) not in look:  # a look that failed, or an engine without this counter
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        where = f"{path}, line {number}"
+        look = Found(parse_json(line, where, "a look at one server", _AWAY), where)
+        server, at_ns = look.key("server").text(), look.key("t_ns").number()
+        if server is None or at_ns is None:
+            raise BadInput(shown(look.value), "a look at one server, with server and t_ns", where, _AWAY)
+        counts = {source: look.key(COUNTER.format(source)).number() for source in (COMPUTED, HIT)}
+        if counts[HIT] is None:  # a look that failed, or an engine without this counter
             continue
+        counts = {source: count or 0.0 for source, count in counts.items()}
         # After an interruption the clock starts again, with new servers whose counters do, too.
         before = last.get(server)
-        if before and before["t_ns"] < at_ns:
+        if before and before[0] < at_ns:
             for source in (COMPUTED, HIT):
-                grown[source] += look[COUNTER.format(source)] - before[COUNTER.format(source)]
-        last[server] = look
+                grown[source] += counts[source] - before[1][source]
+        last[server] = at_ns, counts
     return PromptTokens(round(grown[COMPUTED]), round(grown[HIT])) if grown else None
 
 

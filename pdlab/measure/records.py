@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pdlab.documents import parse_json
@@ -83,6 +84,13 @@ class Run:
     provenance: dict[str, Any] = field(default_factory=dict)
     name: str = ""
     directory: Path | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the run was read from, for messages; its name where it has no directory."""
+        if self.directory is None:
+            return self.name
+        return str(self.directory if self.directory.name == self.name else self.directory / self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,29 +321,79 @@ def read_parquet(path: str | Path, partial: bool = False) -> pa.Table:
     _check_schema(schema, path)
     if intact:
         try:
-            return file.read().cast(SCHEMA)
+            return _fitted(file.read(), path)
         except DAMAGED:
             pass  # some group is damaged: find out which
     whole: list[pa.Table] = []
     for group in groups:
         try:
-            whole.append(file.read_row_group(group).cast(SCHEMA))
+            whole.append(file.read_row_group(group))
         except DAMAGED as error:
             if not partial:
                 where = f"{path}, row group {group} of {len(groups)}"
                 raise BadInput("damaged or missing data", "a whole row group", where, _PARTIAL) from error
     if not intact and not partial:
         raise BadInput("a damaged footer (every row group is whole)", "a whole file", str(path), _PARTIAL)
-    return pa.concat_tables([SCHEMA.empty_table(), *whole])
+    return _fitted(pa.concat_tables([schema.empty_table(), *whole]), path)
 
 
 def _check_schema(found: pa.Schema, path: Path) -> None:
     for want in SCHEMA:
-        if want.name not in found.names:
-            raise BadInput(f"no column {want.name!r}", "the records schema", str(path))
+        if found.names.count(want.name) != 1:
+            how = "two columns" if want.name in found.names else "no column"
+            raise BadInput(f"{how} {want.name!r}", "the records schema", str(path))
+        kind = found.field(want.name).type
+        if not _holds(kind, want.type, want.nullable):
+            raise BadInput(
+                f"{want.name} of type {_type(kind)}", _type(want.type), str(path),
+                "Write the file with pdlab.measure.records, or convert the column." if not pa.types.is_floating(kind)
+                else "Times and counts are whole numbers here; what is not known is null.",
+            )  # fmt: skip
     extra = sorted(set(found.names) - set(SCHEMA.names))
     if extra:
         raise BadInput(f"column {extra[0]!r}", "the records schema", str(path))
+
+
+def _holds(found: pa.DataType, want: pa.DataType, nullable: bool) -> bool:
+    """Whether a column of one type can be read as the other without changing what its values mean."""
+    t = pa.types
+    if t.is_dictionary(found):
+        found = found.value_type
+    if t.is_null(found):
+        return nullable
+    if t.is_string(want):
+        return t.is_string(found) or t.is_large_string(found) or t.is_string_view(found)
+    if t.is_integer(want):
+        return t.is_integer(found)
+    if t.is_map(want):
+        return t.is_map(found) and _holds(found.key_type, want.key_type, False) and _holds(found.item_type, want.item_type, True)
+    if t.is_list(want):
+        return (t.is_list(found) or t.is_large_list(found)) and _holds(found.value_type, want.value_type, True)
+    return found == want
+
+
+def _type(kind: pa.DataType) -> str:
+    """A column's type, short enough for a message."""
+    return str(kind) if len(str(kind)) <= 60 else str(kind)[:57] + "..."
+
+
+def _fitted(table: pa.Table, path: Path) -> pa.Table:
+    """``table``, whose bytes are whole, as ``SCHEMA``; refused where a value is none that a run can have."""
+    for name in REQUIRED:
+        if table[name].null_count:
+            row = pc.index(table[name].is_null(), True).as_py()
+            raise BadInput(f"no {name}", "a value in every row", f"{path}, row {row}")
+    try:
+        fitted = table.select(SCHEMA.names).cast(SCHEMA)
+        fitted.validate(full=True)
+    except (*DAMAGED, *NO_COLUMN) as error:
+        raise BadInput(" ".join(str(error).split())[:200], "values of the records schema", str(path)) from error
+    for name, known in (("status", STATUSES), ("stamp_source", STAMP_SOURCES)):
+        strange = pc.index(pc.is_in(fitted[name], pa.array([*known, None], pa.string())), False).as_py()
+        if strange >= 0:
+            found = f"{name} {shown(fitted[name][strange].as_py())}"
+            raise BadInput(found, "one of " + ", ".join(known), f"{path}, row {strange}")
+    return fitted
 
 
 # ---------------------------------------------------------------- runs

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pdlab.errors import BadInput
+from pdlab.measure.foreign import LONGEST_NS
 from pdlab.measure.plan import NUMERATOR, SUCCESSFUL_ONLY, Acceptance
 from pdlab.measure.records import Run
 
@@ -32,6 +33,7 @@ NS_PER_MS, NS_PER_S = 1e6, 1e9
 Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution
 LAG_SHARE_OF_TTFT = 0.05  # a client later than this share of the TTFT limit moves the verdict itself
 QUEUE_MIN_REQUESTS = 40
+MOST_TOKENS = 10**12  # of one request
 
 REFERENCE_ACCEPTANCE = Acceptance(
     ttft_max_ms=2000, tpot_max_ms=50, max_itl_per_request_ms=200, numerator=NUMERATOR,
@@ -136,7 +138,9 @@ def stats(values: np.ndarray, scale: float = 1.0) -> Stats:
     if values.dtype.kind == "f":
         values = np.sort(values)  # one order of summing: permuting the requests changes no digit
     p50, p95, p99 = np.percentile(values, [50, 95, 99], method="linear")
-    mean = values.sum() / len(values)
+    # whole nanoseconds add up exactly, as long as 64 bits hold their sum
+    exact = values.dtype.kind == "f" or float(np.abs(values).max()) * len(values) < 2**63
+    mean = (values if exact else values.astype(float)).sum() / len(values)
     return Stats(len(values), *(float(x) / scale for x in (mean, p50, p95, p99, values.max())))
 
 
@@ -201,6 +205,11 @@ def _refuse(table: pa.Table, wrong: np.ndarray, found: str, expected: str) -> No
         raise BadInput(f"{found} ({int(wrong.sum())} requests)", expected, f"request {ident!r}")
 
 
+def _far(times: np.ndarray) -> np.ndarray:
+    """Times so far away that the difference of two would wrap around without a word."""
+    return (times <= -LONGEST_NS) | (times >= LONGEST_NS)
+
+
 def _lists(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     """A list column as its lengths and its flat values."""
     column = table[name].combine_chunks()
@@ -231,6 +240,10 @@ def _columns(table: pa.Table, unverified: Iterable[str]) -> _Columns:
         first = np.where(has_frames, frames[np.minimum(starts, len(frames) - 1)], first)
         last = np.where(has_frames, frames[np.maximum(stops - 1, 0)], last)
     has_times = has_frames | (has_first & has_last)
+    far = np.isin(np.arange(n), np.repeat(np.arange(n), lengths)[_far(frames)])  # requests with such a frame
+    for name, where in (("a scheduled_ns", has_scheduled & _far(scheduled)), ("a sent_ns", has_sent & _far(sent)),
+                        ("an end_ns", has_end & _far(end)), ("a token", far | has_times & (_far(first) | _far(last)))):  # fmt: skip
+        _refuse(table, where, f"{name} more than a century from 0", "nanoseconds of the run's own clock")
 
     tokens, has_tokens = _token_counts(table, lengths)
     max_gap, pooled = _gaps(table, frames, starts, lengths, ok)
@@ -240,6 +253,7 @@ def _columns(table: pa.Table, unverified: Iterable[str]) -> _Columns:
     _refuse(table, has_end & has_sent & (end < sent), "an end before the request was sent",
             "times that do not fall")  # fmt: skip
     _refuse(table, has_tokens & (tokens < 0), "a negative token count", "0 or more")
+    _refuse(table, has_tokens & (tokens > MOST_TOKENS), "a token count beyond all sense", f"at most {MOST_TOKENS:,}")
     doubted = set(unverified)
     verified = np.ones(n, bool)
     if doubted:
@@ -260,6 +274,8 @@ def _token_counts(table: pa.Table, frames: np.ndarray) -> tuple[np.ndarray, np.n
     counted = lengths > 0
     _refuse(table, counted & (lengths != frames), "frame_ns and frame_tokens of different lengths",
             "one count a frame")  # fmt: skip
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    _refuse(table, np.isin(np.arange(len(lengths)), owners[flat < 0]), "a frame of fewer than 0 tokens", "0 or more")
     if counted.any():
         ends = np.cumsum(lengths)
         tokens[counted] = np.add.reduceat(flat, (ends - lengths)[counted], dtype=np.int64)
@@ -437,7 +453,10 @@ def analyse(
     if pc.any(table["warmup"]).as_py():
         table = table.filter(pc.invert(table["warmup"]))
     summary = run.provenance.get("summary") or {}
-    c = _columns(table, summary.get("unverified") or ())
+    try:
+        c = _columns(table, summary.get("unverified") or ())
+    except BadInput as error:
+        raise BadInput(error.found, error.expected, f"{run.place}, {error.where}" if run.place else error.where, error.do) from error
     good, unknown, counted = _judge(c, acceptance, output_tokens_minimum_for_tpot, summary.get("itl_max_ms"))
     succeeded, doubtful = int(c.ok.sum()), int((c.ok & ~c.verified).sum())
     failed = c.n - succeeded
@@ -513,7 +532,7 @@ def _window(run: Run, c: _Columns, starts_unknown: bool) -> tuple[tuple[int, int
     declared = run.provenance.get("window_ns")
     if declared:
         if len(declared) != 2 or declared[1] <= declared[0]:
-            raise BadInput(f"window_ns {declared}", "[start, end] with end after start", run.name)
+            raise BadInput(f"window_ns {declared}", "[start, end] with end after start", run.place)
         return (int(declared[0]), int(declared[1])), "declared"
     starts, ends = c.sent[c.has_sent], np.where(c.has_end, c.end, c.last)[c.has_end | c.has_times]
     if starts_unknown or not len(starts) or not len(ends) or ends.max() <= starts.min():

@@ -56,10 +56,14 @@ def test_failed_looks_are_passed_over(tmp_path: Path) -> None:
     assert caches.counted(directory) == caches.PromptTokens(20, 0)
 
 
-@pytest.mark.parametrize("line", ['{"server": "a"', "[]", '{"server": "a"}'])
+@pytest.mark.parametrize(
+    "line",
+    ['{"server": "a"', "[]", '{"server": "a"}', "\xff", "[" * 100_000, '{"server": "a", "t_ns": NaN}',
+     f'{{"server": "a", "t_ns": 1, "{caches.COUNTER.format(caches.HIT)}": "x"}}'],
+)  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     """A line that is no look is bad input, with its file and number."""
-    (tmp_path / caches.SERVER_METRICS).write_text(line + "\n")
+    (tmp_path / caches.SERVER_METRICS).write_bytes(line.encode("latin-1") + b"\n")
     with pytest.raises(BadInput, match="server_metrics.jsonl, line 1"):
         caches.counted(tmp_path)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -271,6 +273,36 @@ def test_a_strange_value_in_a_row_is_read_or_refused(tmp_path, column):
                 slo.analyse(run).to_dict()
         except BadInput as error:
             assert len(str(error)) < 500, value
+
+
+@pytest.mark.parametrize(
+    "column, values, words",
+    [
+        ("sent_ns", pa.array([1.5]), "sent_ns of type double, expected int64. Times and counts are whole"),
+        ("sent_ns", pa.array(["1"]), "sent_ns of type string, expected int64"),
+        ("frame_ns", pa.array([[1.5]]), "frame_ns of type list<.*double>, expected list<.*int64>"),
+        ("sent_ns", pa.array([2**64 - 1], pa.uint64()), "expected values of the records schema"),
+        ("seq", pa.array([True]), "seq of type bool"), ("request_id", pa.nulls(1), "request_id of type null"),
+        ("request_id", pa.array([None], pa.string()), "row 0: found no request_id"),
+        ("request_id", pa.array([b"\xff"]).cast(pa.string(), safe=False), "expected values of the records schema"),
+        ("status", pa.array(["fine"]), "row 0: found status 'fine'"),
+        ("stamp_source", pa.array(["clock"]), "row 0: found stamp_source 'clock'"),
+        ("status", pa.array(["ok"]).dictionary_encode(), None), ("error", pa.nulls(1), None),
+        ("request_id", pa.array(["a"], pa.large_string()), None), ("http_status", pa.array([200], pa.uint8()), None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("partial", [False, True])
+def test_a_parquet_column_of_another_kind(tmp_path, column, values, words, partial):
+    """It is named with its type, and not taken for damage, with --partial neither; the same kind written otherwise is read."""
+    table = records.table_from_rows([answer(0)])
+    path = tmp_path / records.PARQUET
+    pq.write_table(table.set_column(table.schema.get_field_index(column), column, values), path)
+    if words is None:
+        assert records.read_run(path, partial).table.schema == records.SCHEMA
+    else:
+        with pytest.raises(BadInput, match=words) as caught:
+            records.read_run(path, partial)
+        assert str(caught.value).startswith(str(path)) and "damaged" not in str(caught.value)
 
 
 def test_a_repeated_request_id_is_told():

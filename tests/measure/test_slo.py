@@ -204,6 +204,11 @@ def test_one_request():
         (bare(0) | {"last_token_ns": 1}, "last token before the first"),
         (answer(0) | {"frame_tokens": [1]}, "different lengths"),
         (answer(0, tokens=0) | {"output_tokens": -3}, "negative token count"),
+        (answer(0, tokens=0) | {"output_tokens": 2**62}, "beyond all sense"),
+        (answer(0, tokens=2) | {"frame_tokens": [-1, 3]}, "a frame of fewer than 0 tokens"),
+        (answer(0) | {"scheduled_ns": -(2**63)}, "scheduled_ns more than a century from 0"),
+        (answer(0) | {"end_ns": 2**63 - 1}, "an end_ns more than a century from 0"),
+        (answer(0, tokens=3) | {"frame_ns": [0, 2**63 - 1, -(2**63)]}, "a token more than a century from 0"),
     ],
 )
 def test_impossible_times(row, words):
