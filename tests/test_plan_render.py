@@ -170,13 +170,14 @@ def test_both_designs_have_the_plans_budget(rendered, name: str, target: str) ->
 @pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
 @pytest.mark.parametrize("end", ["by itself", "SIGTERM", "SIGKILL"])
 def test_a_script_ends_what_it_started(end: str, tmp_path: Path) -> None:
-    """Whether the script is done, told to stop or killed: what it started is gone, its children too."""
-    tag = str(10**7 + os.getpid())
+    """Whether the script is done, told to stop or killed: what it started is gone, its children and its files too."""
+    tag, scratch = str(10**7 + os.getpid()), tmp_path / "scratch"
+    scratch.mkdir()
     body = f'start x "" bash -c "sleep {tag} & echo up >$out/up; wait"\nuntil [ -e "$out/up" ]; do sleep 0.05; done\n'
-    tail = "stop\necho stopped\n" if end == "by itself" else f"echo waiting\nrun sleep {tag}\n"
+    tail = f"stop\n{body}stop\necho stopped\n" if end == "by itself" else f"echo waiting\nrun sleep {tag}\n"
     settings = f"out={shlex.quote(str(tmp_path))}\npython={shlex.quote(sys.executable)}\nmkdir -p $out/logs\n"
     text = shell.STRICT + settings + shell.KEEPING + body + tail
-    script = subprocess.Popen(["bash", "-c", text], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    script = subprocess.Popen(["bash", "-c", text], cwd=ROOT, env=os.environ | {"TMPDIR": str(scratch)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     said = script.stdout.readline()
     if end == "by itself":
         assert said == "stopped\n" and script.wait(10) == 0
@@ -188,6 +189,7 @@ def test_a_script_ends_what_it_started(end: str, tmp_path: Path) -> None:
     while left := [p for p in psutil.process_iter(["cmdline"]) if any(tag in word for word in p.info["cmdline"] or ())]:
         assert time.monotonic() < limit, left
         time.sleep(0.05)
+    assert not list(scratch.iterdir())
 
 
 @pytest.mark.parametrize("name", GPU)

@@ -49,23 +49,29 @@ STRICT = "set -euo pipefail\n"
 KEEPING = """\
 # Everything hangs on a keeper (pdlab/live/keeper.py) that ends it as soon as this script's end of
 # the pipe is closed, however the script ends.
-hold=$(mktemp -u)
-mkfifo "$hold"
-trap 'rm -f "$hold"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-exec 9<>"$hold"
 pids=()
+
+hold() { # the pipe: kept open here as 9, read by what is started as 8, and soon without a name
+  local pipe
+  pipe=$(mktemp -u)
+  mkfifo "$pipe"
+  exec 9<>"$pipe"
+  exec 8<"$pipe"
+  rm "$pipe"
+}
+hold
 
 start() { # NAME CORES COMMAND...
   local name=$1 cores=$2
   shift 2
-  "$python" -I -S pdlab/live/keeper.py "$cores" -- "$@" <"$hold" 9>&- >"$out/logs/$name.log" 2>&1 &
+  "$python" -I -S pdlab/live/keeper.py "$cores" -- "$@" <&8 8<&- 9>&- >"$out/logs/$name.log" 2>&1 &
   pids+=("$!")
 }
 
 run() { # COMMAND...: to its end; a signal ends this script at once, and the command with it
-  "$python" -I -S pdlab/live/keeper.py "" -- "$@" <"$hold" 9>&- >/dev/null &
+  "$python" -I -S pdlab/live/keeper.py "" -- "$@" <&8 8<&- 9>&- >/dev/null &
   wait "$!"
 }
 
@@ -98,6 +104,6 @@ stop() { # end all that was started, and wait for it
   exec 9>&-
   wait "${pids[@]}" || true
   pids=()
-  exec 9<>"$hold"
+  hold
 }
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pdlab.errors import BadInput
+from pdlab.live import keeper
 from pdlab.live.render import local, paper, shell
 
 HOW = ("Submit it with `sbatch` and your site's --partition and --account, in the course's folder on a file system "
@@ -29,6 +30,7 @@ steps_end() { # srun may be gone before its step is, and the next servers need t
 }
 
 """
+HERE_ONLY = [f"--unset={keeper.SOCKETS}"]  # a folder of the first node, where the keepers are
 
 
 def files(asked: paper.Asked) -> dict[str, str]:
@@ -40,9 +42,9 @@ def files(asked: paper.Asked) -> dict[str, str]:
     words = (local.PLAN, local.OUT, local.PDLAB)
     sheets = [paper.sheet(asked, design, *words, naming) for design in designs]
     check = paper.preflight(plan, local.PDLAB, naming) if "disaggregated" in designs else None
-    keeping = shell.KEEPING.replace("  pids=()\n  exec 9<>", "  pids=()\n  steps_end\n  exec 9<>")
+    keeping = shell.KEEPING.replace("  pids=()\n  hold\n", "  pids=()\n  steps_end\n  hold\n")
     body = local.variables(path, "slurm") + local.made(asked) + "\n" + NODES + STEPS_END + keeping + "\n"
-    body += "".join(local.function(sheet, _step) + "\n" for sheet in sheets) + local.preflight(check, _step)
+    body += "".join(local.function(sheet, _step, HERE_ONLY) + "\n" for sheet in sheets) + local.preflight(check, _step)
     body += "".join(f"run_{design}\n" for design in designs) + local.judged(designs)
     options = _options(asked)
     head = local.head(plan, path, "slurm", HOW, [options + body])
