@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.manager import AsyncKernelManager, KernelManager
@@ -156,7 +158,8 @@ class _ForkProvisioner(LocalProvisioner):
 
 def manager(asynchronous: bool = False) -> KernelManager:
     """A kernel manager, not yet started, for a Python kernel of this very environment."""
-    km = (AsyncKernelManager if asynchronous else KernelManager)(kernel_name="python3")
+    connection_file = str(Path(_scratch()) / f"{uuid.uuid4()}.json")  # goes with the folder, however the kernel ended
+    km = (AsyncKernelManager if asynchronous else KernelManager)(kernel_name="python3", connection_file=connection_file)
     if sys.platform == "linux":
         km.provisioner = _ForkProvisioner(parent=km, kernel_spec=km.kernel_spec, kernel_id="pdlab")
     return km

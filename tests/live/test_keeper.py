@@ -121,8 +121,9 @@ def test_an_exception_in_the_asking_program_ends_the_server() -> None:
     assert gone(pids)
 
 
-def test_the_death_of_the_keeper_ends_the_server() -> None:
+def test_the_death_of_the_keeper_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the keeper itself be killed, the kernel kills its server."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what it leaves then, nobody takes away
     process, server = hold("sleep", "300")
     process.kill()
     process.wait()
