@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import math
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -233,6 +236,62 @@ def test_functions_are_checked_on_every_case(answer: Any, outcome: str, kind: st
     assert (result.outcome, result.kind) == (outcome, kind), result.text
 
 
+class _Ends:
+    @property
+    def magnitude(self) -> float:
+        sys.exit(1)
+
+
+class _Endless(dict):
+    def items(self) -> Any:
+        return ((n, n) for n in itertools.count())
+
+
+_WIDE: list[Any] = []
+_WIDE += [_WIDE] * 1000
+
+
+@pytest.mark.parametrize(
+    "answer", [_Ends(), Mock(), _Endless(), _WIDE, ["x" * 10_000] * 900, np.zeros(10**6), range(10**12), {"a": [Mock()]}, "9" * 10_000]
+)
+@pytest.mark.parametrize("one", [exercise(2.5), exercise(["a"]), exercise({"a": 1.5})])
+def test_an_object_that_ends_floods_or_never_ends_is_no_answer(answer: Any, one: Exercise) -> None:
+    """It is looked at for a moment, and told in a few words."""
+    started = time.perf_counter()
+    found = said(one, answer)
+    assert found.outcome == "not yet" and len(found.text) < 1000
+    assert time.perf_counter() - started < 2
+
+
+def test_a_function_that_ends_the_process_raises() -> None:
+    """So does one whose exception cannot be spelled; Ctrl-C still stops the check."""
+
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def ends() -> None:
+        sys.exit(3)
+
+    def speechless() -> None:
+        raise Unspeakable
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    assert answers.call(ends, [[]]).results == (answers.Raised("SystemExit", "3"),)
+    assert answers.call(speechless, [[]]).results == (answers.Raised("Unspeakable", ""),)
+    with pytest.raises(KeyboardInterrupt):
+        answers.call(stopped, [[]])
+
+
+def test_a_run_without_a_value_is_told() -> None:
+    """A lab's check of the learner's own run, where the run has none."""
+    for value, words in ((None, "no value"), (math.nan, "nan"), ("none", "none")):
+        with pytest.raises(BadInput, match=f"found {words}, expected what your own run gave"):
+            said(BYTES, 3.0, value)
+
+
 def test_a_function_gets_its_own_copy_of_the_arguments() -> None:
     """A function that changes its argument spoils no later call."""
     one = function("lambda items: sum(items)", [[[1, 2]], [[3]], [[]], [[4, 4]]])
@@ -388,6 +447,8 @@ def test_an_unknown_exercise_is_named_with_those_that_exist() -> None:
         checks.evaluate("2.7", 3)
     with pytest.raises(BadInput, match="'two'"):
         checks.evaluate("two", 3)
+    with pytest.raises(BadInput, match="'9{40}'"):
+        checks.evaluate("9" * 5000, 3)
 
 
 def test_guesses_are_kept_and_never_marked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,8 +494,11 @@ def test_a_spoilt_file_of_guesses_is_no_error(
     monkeypatch.setenv(predictions.FILE, str(file))
     monkeypatch.setattr(predictions, "_kept", {})
     predictions.keep("2.b", "up")
+    predictions.keep(None, "x" * 10_000 + "\ud800")  # type: ignore[arg-type]
     predictions.show({"2.b": "up"})
-    assert "2.b    up" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "2.b    up" in shown and len(shown) < 2000
+    assert list(tmp_path.iterdir()) == [tmp_path / "guesses.json"]
 
 
 def test_feedback_says_the_outcome_in_words_in_every_form() -> None:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 MOST_ITEMS, MOST_CHARACTERS, MOST_DEPTH, MOST_BITS = 1_000, 10_000, 6, 10_000
+MOST_VALUES, MOST_NAME = 10_000, 100  # values in all; characters of a type's or a unit's name
 _NO_BODY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP"}
 
 
@@ -60,15 +62,31 @@ class Calls:
     stub: bool
 
 
-def read(value: Any, depth: int = 0) -> Any:
+def read(value: Any) -> Any:
     """The plain form of ``value``.  Never raises: what cannot be read is :class:`Other`."""
+    return _look(value, 0, [MOST_VALUES])
+
+
+def _look(value: Any, depth: int, left: list[int]) -> Any:
+    """``left`` holds how many values more may be looked at, a long text counting as several.
+
+    A list may hold itself a thousand times over.
+    """
     try:
-        return _read(value, depth)
-    except Exception:  # a learner's object may do anything when it is looked at
-        return Other(type(value).__name__)
+        left[0] -= 1 + (min(len(value), MOST_CHARACTERS) // 100 if isinstance(value, str) else 0)
+        if left[0] < 0:
+            raise ValueError("too many values for an answer")
+        return _read(value, depth, left)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a learner's object may do anything when it is looked at, end the process too
+        return Other(_kind(value))
 
 
-def _read(value: Any, depth: int) -> Any:
+def _read(value: Any, depth: int, left: list[int]) -> Any:
+    def inside(part: Any) -> Any:
+        return _look(part, depth + 1, left)
+
     if value is None or value is Ellipsis:
         return Ellipsis
     if isinstance(value, bool | int | float | Fraction | str):
@@ -77,27 +95,37 @@ def _read(value: Any, depth: int) -> Any:
         return _plain_scalar(Fraction(value)) if value.is_finite() and abs(value.adjusted()) < 1_000 else float(value)
     if isinstance(value, timedelta):
         return Quantity(value.total_seconds(), "s")
-    if hasattr(value, "magnitude") and hasattr(value, "units"):
-        return Quantity(read(value.magnitude, depth + 1), str(value.units))
     if depth > MOST_DEPTH:
-        return Other(type(value).__name__)
+        return Other(_kind(value))
+    if hasattr(value, "magnitude") and hasattr(value, "units"):
+        number = inside(value.magnitude)
+        return Quantity(number, str(value.units)[:MOST_NAME]) if number is Ellipsis or is_number(number) else Other(_kind(value))
     if isinstance(value, Mapping):
-        return {_key(k): read(v, depth + 1) for k, v in _few(value.items())}
+        return {_key(k): inside(v) for k, v in _few(value.items())}
     if isinstance(value, Set) and not isinstance(value, KeysView):
-        return Bag(tuple(read(v, depth + 1) for v in _few(sorted(value, key=repr))))
-    if isinstance(value, list | tuple | KeysView | ValuesView):
-        return [read(v, depth + 1) for v in _few(value)]
+        return Bag(tuple(inside(v) for v in sorted(_few(value), key=repr)))
+    if isinstance(value, list | tuple | range | KeysView | ValuesView):
+        return [inside(v) for v in _few(value)]
     if getattr(value, "size", None) == 1 and hasattr(value, "item"):  # numpy, pandas: 0-d or one element
-        return read(value.item(), depth + 1)
+        return inside(value.item())
     if hasattr(value, "tolist") and getattr(value, "ndim", 1) == 1:
-        return [read(v, depth + 1) for v in _few(value.tolist())]
-    return Other("function" if callable(value) else type(value).__name__)
+        if len(value) > MOST_ITEMS:  # as a list it would be many times as large
+            raise ValueError("too many items for an answer")
+        return [inside(v) for v in _few(value.tolist())]
+    return Other("function" if callable(value) else _kind(value))
+
+
+def _kind(value: Any) -> str:
+    try:
+        return str(type(value).__name__)[:MOST_NAME]
+    except Exception:
+        return "thing"
 
 
 def _plain_scalar(value: Any) -> Any:
     """A builtin number or text, stripped of any subclass."""
     if isinstance(value, str):
-        return str(value[:MOST_CHARACTERS])
+        return str(value[:MOST_CHARACTERS]).encode(errors="replace").decode()  # half a surrogate pair cannot be shown
     if isinstance(value, bool | float):
         return bool(value) if isinstance(value, bool) else float(value)
     exact = Fraction(value)
@@ -108,14 +136,14 @@ def _plain_scalar(value: Any) -> Any:
 
 def _key(key: Any) -> Any:
     plain = read(key)
-    return plain if isinstance(plain, bool | int | float | Fraction | str) else str(key)
+    return plain if isinstance(plain, bool | int | float | Fraction | str) else str(key)[:MOST_CHARACTERS]
 
 
 def _few(items: Any) -> list[Any]:
-    items = list(items)
-    if len(items) > MOST_ITEMS:
+    few = list(islice(items, MOST_ITEMS + 1))
+    if len(few) > MOST_ITEMS:
         raise ValueError("too many items for an answer")
-    return items
+    return few
 
 
 def call(function: Any, cases: Sequence[Any]) -> Any:
@@ -129,12 +157,21 @@ def call(function: Any, cases: Sequence[Any]) -> Any:
     for case in cases:
         try:
             results.append(read(apply(function, copy.deepcopy(case))))
+        except KeyboardInterrupt:
+            raise
         except NotImplementedError:
             results.append(Ellipsis)
-        except Exception as error:
-            results.append(Raised(type(error).__name__, " ".join(str(error).split())[:300]))
+        except BaseException as error:  # sys.exit() in a learner's function, too
+            results.append(Raised(_kind(error), _message(error)))
     nothing = all(result is Ellipsis for result in results)
     return Calls(tuple(results), nothing and _has_no_body(function))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return " ".join(str(error)[:MOST_CHARACTERS].split())[:300]
+    except Exception:
+        return ""
 
 
 def apply(function: Callable[..., Any], case: Any) -> Any:

@@ -17,8 +17,10 @@ from pdlab.course.compare import Rules, matches
 from pdlab.course.exercises import Exercise, Tolerance
 from pdlab.course.feedback import Feedback
 from pdlab.course.reading import Unreadable, either_comma, key, named, number, small_b, spelled, thousands_dot, truth, word
+from pdlab.errors import BadInput
 
 _UNSET: Any = object()
+MOST_SAID = 800  # characters; what was handed in may stand in it, whole
 
 
 def diagnose(exercise: Exercise, plain: Any, expected: Any = _UNSET) -> Feedback:
@@ -32,11 +34,15 @@ def diagnose(exercise: Exercise, plain: Any, expected: Any = _UNSET) -> Feedback
     else:
         stored = answers.read(exercise.expected)
         wanted = stored if expected is _UNSET else answers.read(expected)
+        finite = answers.is_number(wanted) and answers.is_finite(wanted)
+        if wanted is Ellipsis or answers.is_number(stored) and not finite:
+            raise BadInput("no value" if wanted is Ellipsis else spelled(wanted)[:80], "what your own run gave", f"check({exercise.id!r})", "The run may be incomplete; run it again.")
         slip = _value(exercise, plain, wanted, live=not matches(wanted, stored, Rules.of(exercise)))
     if slip is None:
         return Feedback(exercise.id, "correct", says=exercise.why.strip(), points=exercise.points)
     kind, says = slip
-    return Feedback(exercise.id, "not yet", kind, says.strip())
+    says = says.strip()
+    return Feedback(exercise.id, "not yet", kind, says if len(says) <= MOST_SAID else says[: MOST_SAID - 1] + "…")
 
 
 def _checked(exercise: Exercise, plain: Any) -> slips.Slip | None:

@@ -249,10 +249,11 @@ def find(exercise_id: str) -> Exercise:
     """One exercise; only its own file is read.  Raises BadInput for an unknown id, or one that may be two."""
     as_number, exercise_id = isinstance(exercise_id, float), str(exercise_id).strip()
     path = folder() / f"{notebook_of(exercise_id)}.yaml"
-    known = _file(path, path.stat().st_mtime_ns) if path.is_file() else {}
+    is_one = len(exercise_id) < 10 and path.is_file()
+    known = _file(path, path.stat().st_mtime_ns) if is_one else {}
     if exercise_id not in known:
         raise BadInput(
-            f"exercise {exercise_id!r}", f"one of {', '.join(known)}" if known else "an id such as '2.1'", "check or hint"
+            f"exercise {exercise_id[:40]!r}", f"one of {', '.join(known)}" if known else "an id such as '2.1'", "check or hint"
         )
     if as_number and f"{exercise_id}0" in known:  # Python reads 2.10 as 2.1
         raise BadInput(

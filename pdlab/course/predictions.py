@@ -6,6 +6,7 @@ a kernel started again and a later notebook still know them.  A file that cannot
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import os
@@ -19,19 +20,21 @@ from pdlab.course.reading import spelled, word
 
 FILE = "PDLAB_GUESSES"  # an environment variable: where guesses are kept; without it, in the kernel only
 
+MOST_ID, MOST_GUESS = 40, 400  # characters
 _kept: dict[str, str] = {}
 
 
 def keep(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> None:
     """Keep one guess and say so.  A word that is not among ``choices`` is told, and not kept."""
-    plain = answers.read(guess)
+    guess_id, plain = str(guess_id)[:MOST_ID], answers.read(guess)
     words = [str(choice) for choice in choices] if choices is not None else []
     if answers.is_nothing(plain):
         says = "no guess yet. Put yours in place of the `...`; it is never marked."
     elif words and word(plain) not in map(word, words):
-        says = f"{spelled(plain)!r} is none of the choices: {', '.join(words)}."
+        says = f"{spelled(plain)[:MOST_GUESS]!r} is none of the choices: {', '.join(words)}."
     else:
-        _kept[guess_id] = spelled(plain)
+        said = spelled(plain)
+        _kept[guess_id] = said if len(said) <= MOST_GUESS else said[: MOST_GUESS - 1] + "…"
         _store()
         says = f"guess kept: {_kept[guess_id]}. Never marked; guesses() shows it again."
     feedback.publish(f"{guess_id} {says}", feedback.panel(f"<strong>{html.escape(guess_id)}</strong> {feedback.marked(says)}"))
@@ -65,7 +68,7 @@ def _stored() -> dict[str, str]:
     try:
         found = json.loads(Path(os.environ[FILE]).read_text(encoding="utf-8"))
         return {name: guess for name, guess in found.items() if isinstance(guess, str)}
-    except (KeyError, OSError, ValueError, AttributeError):
+    except (KeyError, OSError, ValueError, AttributeError, RecursionError):
         return {}
 
 
@@ -75,10 +78,12 @@ def _store() -> None:
         return
     path = Path(os.environ[FILE])
     text = json.dumps(_stored() | _kept, indent=1, ensure_ascii=False)
-    try:
+    with contextlib.suppress(OSError, ValueError):  # a full or read-only disk: the kernel still knows the guess
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
-            new.write(text)
-        Path(new.name).replace(path)
-    except (OSError, ValueError):
-        pass  # a full or read-only disk: the kernel still knows the guess
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8", errors="replace") as new:
+            try:
+                new.write(text)
+                new.close()
+                Path(new.name).replace(path)
+            except OSError:
+                Path(new.name).unlink()
