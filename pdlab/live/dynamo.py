@@ -33,7 +33,8 @@ from typing import Any
 from pdlab.errors import BadInput
 from pdlab.live import dynamo_log, env, keeper, netns, policy, provenance
 from pdlab.live.post import post_json
-from pdlab.live.serve import LOOPBACK, ServerFailed, free_ports, wait_ready
+from pdlab.live.serve import ServerFailed, free_ports, wait_ready
+from pdlab.live.spec import LOOPBACK
 from pdlab.measure import records
 
 DECISIONS = "decisions.json"

@@ -283,7 +283,7 @@ def record(
 ) -> dict[str, str]:  # fmt: skip
     """Simulate the plan into ``out``: a sweep directory a group, and ``hashes.json``; returns the hashes."""
     out = Path(out)
-    hashes, groups = (_read_hashes(out) if only else {}), {}
+    hashes, groups = (read_hashes(out) if only else {}), {}
     for point, run in runs(plan_path, only):
         records.write_run(out / point.path, run.table, run.provenance)
         hashes[point.path] = content_hash(run)
@@ -306,7 +306,7 @@ def check(
     Both sides are compared in full: the stored records must give the stored hash, and the new
     ones the same.  Only the date and the commit of the recording are left out.
     """
-    out, stored, differ = Path(out), _read_hashes(Path(out)), []
+    out, stored, differ = Path(out), read_hashes(Path(out)), []
     for point, run in runs(plan_path, only):
         kept = records.read_run(out / point.path)
         if not content_hash(kept) == content_hash(run) == stored.get(point.path):
@@ -348,13 +348,19 @@ def _commit() -> str | None:
     return asked.stdout.strip() or None
 
 
-def _read_hashes(out: Path) -> dict[str, str]:
+def read_hashes(out: Path) -> dict[str, str]:
+    """Name of a run → SHA-256 of its records, as they were recorded; empty where nothing is."""
     path = out / HASHES
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if not path.exists():
+        return {}
+    hashes = parse_json(path.read_bytes(), str(path), do="Simulate all of it again, without --only.")
+    if not isinstance(hashes, dict) or not all(isinstance(one, str) for one in hashes.values()):
+        raise BadInput(f"a {type(hashes).__name__}", "an object of points and their hashes", str(path))
+    return hashes
 
 
 def _write_hashes(out: Path, hashes: Mapping[str, str]) -> None:
-    (out / HASHES).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
+    write_whole(out / HASHES, json.dumps(hashes, indent=1) + "\n")
 
 
 def total(hashes: Iterable[str]) -> str:

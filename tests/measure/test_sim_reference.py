@@ -43,7 +43,7 @@ def capacities(group: str) -> dict[tuple[str, str], slo.Capacity]:
 def test_every_point_of_the_plan_is_recorded_and_labelled():
     """No run is missing, none is stale: plan digest, hash, label, GPU count and request count agree."""
     wanted = sim_points.points(plan.load(PLAN))
-    hashes = simulate._read_hashes(SWEEP)
+    hashes = simulate.read_hashes(SWEEP)
     assert len(wanted) > 100 and {p.group for p in wanted} == set(GROUPS)
     assert sorted(hashes) == sorted(p.path for p in wanted)
     for point in wanted:

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int | None:
 
     if args.check:
         differ = simulate.check(args.plan, args.out, args.only, tell)
-        hashes = simulate._read_hashes(Path(args.out))
+        hashes = simulate.read_hashes(Path(args.out))
     else:
         differ, hashes = [], simulate.record(args.plan, args.out, args.only, tell)
     compared = [path for path in hashes if path.startswith(args.only or "")]

@@ -21,7 +21,8 @@ from typing import Any
 from pdlab.errors import BadInput
 from pdlab.live import budget
 from pdlab.live.faults.scene import Scene
-from pdlab.live.serve import LOOPBACK, Deployment
+from pdlab.live.serve import Deployment
+from pdlab.live.spec import LOOPBACK
 
 BLOCK_SIZE = 128
 LEASE_S = 30.0

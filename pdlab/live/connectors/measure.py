@@ -97,7 +97,7 @@ def measure(kind: Kind, work: Path, own_interface: bool, patience_s: float = PAT
     return Row(
         connector=kind.name, library=kind.library, version=env.versions(kind.library).get(kind.library),
         device=deployment.device, ran=not reason, reason=reason,
-        config={role: _timeless(deployment._transfer_config(role), site) for role in ("prefill", "decode")},
+        config={role: _timeless(deployment.spec.transfer_config(role, deployment.device), site) for role in ("prefill", "decode")},
         environment=_timeless(dict(settings.get("environment", {})), site),
         counter=kind.counter, requests=[asdict(one) for one in requests], failures=[asdict(one) for one in broken],
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """A deployment on paper: the servers of one side of a plan, where each stands, and its exact command.
 
-The commands are those of ``pdlab.live.serve``, which starts servers on this machine.  What differs
+The words are those of ``pdlab.live.spec``, with which this course starts servers itself.  What differs
 from target to target is how machines are called (``Naming``); the words of a command may hold shell
 variables (``shell.variable``), which the target's own text defines.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from pdlab.errors import BadInput
-from pdlab.live import budget, models, serve
+from pdlab.live import budget, models
 from pdlab.live.render import shell
-from pdlab.live.serve import LOOPBACK, Role
+from pdlab.live.spec import LOOPBACK, Role, Spec
 from pdlab.measure import link_need
 from pdlab.measure.plan import Plan
 
@@ -89,15 +89,6 @@ class Sheet:
     attach: tuple[str, ...]
 
 
-class _OnPaper(serve.Deployment):
-    """A deployment that is described and never started: no environment, no model, no GPU is looked for."""
-
-    def __init__(self, spec: serve.Spec, model: models.Model, shares: Sequence[tuple[int, ...]]) -> None:
-        self.spec, self.model, self.roles = spec, model, spec.roles()
-        self.device = spec.device
-        self.budget = budget.Budget(spec.device, tuple(shares))  # type: ignore[arg-type]
-
-
 def chunk_of(asked: Asked) -> int:
     """The chunk size of aggregated serving: what was asked for, else the plan's largest."""
     return asked.chunk_tokens or max(asked.plan.live_section.max_num_batched_tokens)
@@ -120,15 +111,15 @@ def sheet(asked: Asked, design: Design, plan_path: str, out: str, pdlab: str, na
     """One side of the plan.  ``plan_path``, ``out`` and ``pdlab`` are words as the target writes them."""
     plan = asked.plan
     live, chunk = plan.live_section, chunk_of(asked)
-    spec = serve.Spec.from_plan(plan, design, chunk if design == "aggregated" else None)
+    spec = Spec.from_plan(plan, design, chunk if design == "aggregated" else None)
     places = _places(plan, spec)
-    paper = _OnPaper(spec, model_of(asked), [units for _, units in places])
+    model, shares = model_of(asked), budget.Budget(spec.device, tuple(units for _, units in places))  # type: ignore[arg-type]
     servers = []
-    for index, (name, role) in enumerate(zip(serve._names(paper.roles), paper.roles, strict=True)):
+    for index, (name, role) in enumerate(zip(spec.names(), spec.roles(), strict=True)):
         (node, units), port = places[index], FIRST_PORT + index
         own = naming.own(node, name)
-        settings = paper._settings(units, FIRST_SIDE_CHANNEL + SIDE_CHANNEL_STEP * index, own)
-        command = _command(paper._arguments(role, port, own), live.device)
+        settings = spec.settings(model, shares, units, FIRST_SIDE_CHANNEL + SIDE_CHANNEL_STEP * index, own)
+        command = _command(spec.arguments(role, model, live.device, port, own), live.device)
         servers.append(Server(name, role, node, units, f"http://{naming.seen(node, name)}:{port}", settings, command))
     log = f"{out}/logs/router-{design}.jsonl"
     runs = [pdlab, "attach", plan_path, "--design", design, "--url", ROUTER_URL, "--router-log", log, "--out", out]
@@ -142,7 +133,7 @@ def preflight(plan: Plan, pdlab: str, naming: Naming = HERE) -> Preflight | None
     """What measures the link between a prefill and a decode server; None where the plan asks nothing of it."""
     if (need := link_need.of(plan)) is None:
         return None
-    spec = serve.Spec.from_plan(plan, "disaggregated")
+    spec = Spec.from_plan(plan, "disaggregated")
     places, first_decode = _places(plan, spec), spec.prefill
     (there, units), (here, others) = places[0], places[first_decode]
     memory = "vram" if plan.live_section.device == "cuda" else "dram"
@@ -169,7 +160,7 @@ def minutes(plan: Plan, designs: int) -> int:
     return math.ceil(designs * (START_MINUTES + len(compared.cache_state) * runs_s / 60))
 
 
-def _places(plan: Plan, spec: serve.Spec) -> list[tuple[int, tuple[int, ...]]]:
+def _places(plan: Plan, spec: Spec) -> list[tuple[int, tuple[int, ...]]]:
     """Node and units of each server, dealt in order; a replica never crosses a node (the plan is refused)."""
     live, count = plan.live_section, len(spec.roles())
     each = spec.tensor_parallel if live.device == "cuda" else live.threads_per_server
