@@ -1,4 +1,4 @@
-"""YAML and JSON that somebody else wrote: read here alone, so that no document can end a command with a traceback.
+"""YAML and JSON that somebody else wrote, read here alone, so that no document can end a command with a traceback.
 
 A library's own errors are only part of what a document can raise: a date that does not exist, an integer
 of 5,000 digits, a thousand brackets and a mapping as a key each raise something else.
@@ -99,3 +99,15 @@ def parse_json(text: str | bytes, where: str, expected: str = "one JSON document
         raise BadInput("values nested without end", expected, where, do) from error
     except ValueError as error:
         raise BadInput(f"{error}", expected, where, do) from error
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Write ``text`` as UTF-8, all of it or nothing: a process that is killed leaves what was there before."""
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

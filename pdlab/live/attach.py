@@ -97,6 +97,7 @@ def run(
         """Starts nothing."""
 
         measure = staticmethod(sweep.run_case if router_log else _run_case)
+        alone = False  # the other design's servers may be up at the same time
 
         def expect(self, cases: Sequence[sweep.Case]) -> None:
             super().expect([case for case in cases if case.design == design])

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pdlab.documents import write_whole
 from pdlab.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +89,10 @@ class Environment:
 
     def complete(self) -> bool:
         """Whether it is whole and made from what is wanted now."""
-        return self.whole() and json.loads(self._stamp().read_text())["wanted"] == self.wanted()
+        try:
+            return self.whole() and json.loads(self._stamp().read_bytes())["wanted"] == self.wanted()
+        except (ValueError, LookupError, TypeError):  # a stamp that was cut off says nothing
+            return False
 
     def wanted(self) -> str:
         """A digest of all that decides what is installed."""
@@ -158,7 +162,7 @@ class Environment:
             run([interpreter, "-m", "venv", "--clear", str(where)])
             if broken := self._filled():
                 raise InstallFailed(f"the installed packages do not import: {broken}")
-        self._stamp().write_text(json.dumps({"wanted": self.wanted(), "versions": self.versions()}))
+        write_whole(self._stamp(), json.dumps({"wanted": self.wanted(), "versions": self.versions()}))
 
     def _filled(self) -> str:
         """Fill it and join it to its base; gives why it does not import, in one line, or nothing."""

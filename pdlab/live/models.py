@@ -24,7 +24,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pdlab.errors import BadInput
+from pdlab.errors import BadInput, Failed
 from pdlab.live import env
 
 MADE = ("tiny", "smollm2")
@@ -108,8 +108,7 @@ def get(name: str) -> Model:
 
 def revision(folder: Path) -> str:
     """One digest for all files of a model folder."""
-    listed = folder / SUMS
-    sums = json.loads(listed.read_text()) if listed.exists() else _sums(folder)
+    sums = _listed(folder) or _sums(folder)
     return "sha256:" + hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -127,8 +126,16 @@ def _sha256(path: Path) -> str:
 
 
 def _intact(folder: Path) -> bool:
-    listed = folder / SUMS
-    return listed.exists() and json.loads(listed.read_text()) == _sums(folder)
+    listed = _listed(folder)
+    return listed is not None and listed == _sums(folder)
+
+
+def _listed(folder: Path) -> dict[str, str] | None:
+    """The sums as they were written down; None where there are none, or something that is none."""
+    try:
+        return json.loads((folder / SUMS).read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def _convert(*arguments: str) -> None:
@@ -139,7 +146,7 @@ def _convert(*arguments: str) -> None:
         env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": "0"},
     )
     if done.returncode:
-        raise RuntimeError(f"the model converter failed:\n{done.stderr[-2000:]}")
+        raise Failed(f"the model converter failed:\n{done.stderr[-2000:]}")
 
 
 def _smollm2_gguf() -> Path:

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import parse_json, write_whole
 from pdlab.errors import BadInput, Failed
 from pdlab.live import aisim_worker
 from pdlab.live.env import ROOT, SIM

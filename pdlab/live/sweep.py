@@ -9,16 +9,19 @@ A sweep can be killed at any moment.  What was answered is kept; ``resume`` send
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import parse_json, write_whole
 from pdlab.errors import BadInput
 from pdlab.live import client, load, metrics, provenance, serve
 from pdlab.live.client_loop import LEAD_NS
@@ -26,12 +29,14 @@ from pdlab.live.front import routed
 from pdlab.measure import plan as plans
 from pdlab.measure import records, slo, traces, workload
 from pdlab.measure.caches import SERVER_METRICS
+from pdlab.theory._check import shown
 
 SETTLE_S = 0.5  # for the router to log what the client has just received
 SAMPLE_S = 2.0  # between two looks at the servers' counters: each look costs the server some ms
 START_S = 30.0  # a guess at a deployment's start, for the time left
 TUNING = "tuning"
 CHOICE = "choice.json"
+_AGAIN = "Tune again (--tune), or name a size with --chunk."
 WANTED = (
     "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
     "vllm:prompt_tokens_by_source_total", "vllm:num_preemptions_total",
@@ -161,6 +166,9 @@ class Sampler:
         self._thread.join()
 
     def _run(self) -> None:
+        with self.path.open("a+b") as whole:  # of a run that was killed, the last line may be half of one
+            whole.seek(0)
+            whole.truncate(whole.read().rfind(b"\n") + 1)
         with self.path.open("a") as out:
             stopping = False
             while True:
@@ -181,7 +189,7 @@ class Sampler:
                 taken = one.pop("monotonic_ns")
                 one = {"t_ns": taken - max((s for s in starts if s <= taken + LEAD_NS), default=starts[0]), **one}
             lines.append(json.dumps(one))
-        self.path.write_text("\n".join(lines) + "\n")
+        write_whole(self.path, "\n".join(lines) + "\n")
 
 
 def sample(server: serve.Server) -> dict[str, Any]:
@@ -336,6 +344,12 @@ def run_sweep(
     _claim(out, plan_path, resume)
     about = about_plan(plan_path)
     sweep = (kind or Sweep)(plan, base, out, about, resume, say)
+    with _alone(out) if sweep.alone else nullcontext():
+        return _all_of_it(sweep, plan_path, tune, chunk_tokens)
+
+
+def _all_of_it(sweep: Sweep, plan_path: Path, tune: bool, chunk_tokens: int | None) -> Path:
+    plan, out, say = sweep.plan, sweep.out, sweep.say
     tuning = [*tuning_cases(plan), single_case(plan, chunk_tokens)] if tune else []
     sweep.expect([*tuning, *main_cases(plan, chunk_tokens)])
     single_goodput = None
@@ -366,14 +380,20 @@ def choose(plan: plans.Plan, directory: Path, cases: Sequence[Case]) -> int:
              "itl_p99_ms": report.itl_ms.p99}
         )  # fmt: skip
     best = max(found, key=lambda one: (one["attainment"], -(one["itl_p99_ms"] or 0)))
-    (directory / CHOICE).write_text(json.dumps({"chunk_tokens": best["chunk_tokens"], "tried": found}, indent=2) + "\n")
+    write_whole(directory / CHOICE, json.dumps({"chunk_tokens": best["chunk_tokens"], "tried": found}, indent=2) + "\n")
     return best["chunk_tokens"]
 
 
 def chosen(directory: Path) -> int | None:
     """The chunk size that an earlier tuning chose, if there was one."""
     path = directory / CHOICE
-    return int(json.loads(path.read_text())["chunk_tokens"]) if path.exists() else None
+    if not path.exists():
+        return None
+    choice = parse_json(path.read_bytes(), str(path), do=_AGAIN)
+    size = choice.get("chunk_tokens") if isinstance(choice, dict) else None
+    if not isinstance(size, int) or size < 1:
+        raise BadInput(shown(choice), "chunk_tokens, a whole number above 0", str(path), _AGAIN)
+    return size
 
 
 def _goodput(plan: plans.Plan, directory: Path) -> float | None:
@@ -387,6 +407,7 @@ class Sweep:
     """
 
     measure = staticmethod(run_case)
+    alone = True  # whether a second one in the same directory is refused
 
     def __init__(self, plan: plans.Plan, base: workload.Trace, out: Path, about: dict[str, Any],
                  resume: bool, say: Say) -> None:  # fmt: skip
@@ -511,6 +532,20 @@ def _claim(out: Path, plan_path: Path, resume: bool) -> None:
     part = kept.with_suffix(".part")
     shutil.copyfile(plan_path, part)
     part.replace(kept)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """While it lasts, no other sweep takes ``out``; the lock goes with its process, however that ends."""
+    with (out / "plan.yaml").open("rb") as kept:
+        try:
+            fcntl.flock(kept, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(f"another sweep at work in {out}", "one at a time", "--out",
+                           "Wait for its end, or choose another directory.") from None  # fmt: skip
+        except OSError:
+            pass  # a file system without locks
+        yield
 
 
 def about_plan(plan_path: Path) -> dict[str, Any]:

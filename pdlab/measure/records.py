@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pdlab.documents import parse_json
+from pdlab.documents import parse_json, write_whole
 from pdlab.errors import BadInput
 from pdlab.measure.foreign import Found
 from pdlab.theory._check import shown
@@ -508,7 +508,7 @@ def _entries(document: Found, directory: Path) -> Iterator[SweepEntry]:
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
