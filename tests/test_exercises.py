@@ -285,6 +285,12 @@ def test_a_function_that_ends_the_process_raises() -> None:
         answers.call(stopped, [[]])
 
 
+def test_results_of_other_cases_are_no_answer() -> None:
+    """Whoever sends them did not call the function as the check does."""
+    with pytest.raises(ValueError, match="1 results of 4 cases"):
+        diagnose.diagnose(function("lambda x: x", [[1], [2], [3], [4]]), answers.Calls((1,), False))
+
+
 def test_a_run_without_a_value_is_told() -> None:
     """A lab's check of the learner's own run, where the run has none."""
     for value, words in ((None, "no value"), (math.nan, "nan"), ("none", "none")):
@@ -356,7 +362,10 @@ def test_generic_feedback_never_holds_the_answer(expected: float, unit: str, rat
         assert len(written) < 5 or written not in says
 
 
-@pytest.mark.parametrize("document", [["int", 5], ["float", "zz"], ["list", 3], ["fraction", "0x1", "0x0"], {}, None, ["map", [[1]]], ["calls", [], 1], [["list"] * 99]])
+@pytest.mark.parametrize("document", [
+    ["int", 5], ["float", "zz"], ["list", 3], ["fraction", "0x1", "0x0"], {}, None, ["map", [[1]]], ["calls", [], 1], [["list"] * 99],
+    ["int", hex(2**10_001)], ["list", [["text", "x" * 9_999]] * 900], ["list", [["list", [["nothing"]] * 900]] * 900],
+])  # fmt: skip
 def test_what_is_no_plain_form_is_refused(document: Any) -> None:
     """The grader decodes only what encode writes."""
     with pytest.raises(ValueError):

@@ -219,11 +219,36 @@ def encode(plain: Any) -> Any:
     raise TypeError(f"{type(plain).__name__} is no plain form")
 
 
-def decode(document: Any, depth: int = 0) -> Any:
-    """The plain form that ``encode`` wrote.  Raises ValueError for anything else."""
+def decode(document: Any) -> Any:
+    """The plain form that ``encode`` wrote.  Raises ValueError for anything else.
+
+    It holds no more than ``read`` lets in: whoever judges an answer need not trust who sent it.
+    """
+    return _decoded(document, 0, [2 * MOST_VALUES])
+
+
+def _decoded(document: Any, depth: int, left: list[int]) -> Any:
     if depth > 2 * MOST_DEPTH:
         raise ValueError("nested too deeply")
-    inner = depth + 1
+
+    def inside(part: Any) -> Any:
+        return _decoded(part, depth + 1, left)
+
+    def short(text: str) -> str:
+        left[0] -= len(text) // 100
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"a text of {len(text):,} characters")
+        return text
+
+    def whole(digits: str) -> int:
+        number = int(short(digits), 16)
+        if number.bit_length() > MOST_BITS:
+            raise ValueError("a number of thousands of digits")
+        return number
+
+    left[0] -= 1
+    if left[0] < 0:
+        raise ValueError("more values than an answer has")
     try:
         match document:
             case ["nothing"]:
@@ -231,37 +256,30 @@ def decode(document: Any, depth: int = 0) -> Any:
             case ["bool", bool() as value]:
                 return value
             case ["text", str() as value]:
-                return _short(value)
+                return short(value)
             case ["int", str() as digits]:
-                return int(_short(digits), 16)
+                return whole(digits)
             case ["float", str() as digits]:
-                return float.fromhex(_short(digits))
+                return float.fromhex(short(digits))
             case ["fraction", str() as over, str() as under]:
-                return Fraction(int(_short(over), 16), int(_short(under), 16))
+                return Fraction(whole(over), whole(under))
             case ["quantity", number, str() as unit]:
-                return Quantity(decode(number, inner), _short(unit))
+                return Quantity(inside(number), short(unit)[:MOST_NAME])
             case ["bag", list() as items]:
-                return Bag(tuple(decode(v, inner) for v in _few(items)))
+                return Bag(tuple(inside(v) for v in _few(items)))
             case ["list", list() as items]:
-                return [decode(v, inner) for v in _few(items)]
+                return [inside(v) for v in _few(items)]
             case ["map", list() as pairs]:
-                return {decode(k, inner): decode(v, inner) for k, v in _few(pairs)}
+                return {inside(k): inside(v) for k, v in _few(pairs)}
             case ["raised", str() as kind, str() as text]:
-                return Raised(_short(kind), _short(text))
+                return Raised(short(kind), short(text))
             case ["calls", list() as results, bool() as stub]:
-                return Calls(tuple(decode(v, inner) for v in _few(results)), stub)
+                return Calls(tuple(inside(v) for v in _few(results)), stub)
             case ["other", str() as what]:
-                return Other(_short(what))
+                return Other(short(what)[:MOST_NAME])
     except (TypeError, OverflowError, ZeroDivisionError) as error:
         raise ValueError(f"no plain form: {error}") from error
     raise ValueError("no plain form")
-
-
-def _short(text: str) -> str:
-    """A text no longer than ``read`` makes it: whoever judges an answer need not trust who sent it."""
-    if len(text) > MOST_CHARACTERS:
-        raise ValueError(f"a text of {len(text):,} characters")
-    return text
 
 
 def is_nothing(plain: Any) -> bool:

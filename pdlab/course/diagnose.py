@@ -225,6 +225,8 @@ def _function(exercise: Exercise, plain: Any) -> slips.Slip | None:
         return "wrong-type", f"found {named(plain)}, and the function {name} itself is asked for (without calling it)"
     rules = Rules.of(exercise)
     wanted = answers.call(exercises.reference(exercise), exercise.cases).results
+    if len(plain.results) != len(wanted):
+        raise ValueError(f"{len(plain.results)} results of {len(wanted)} cases")
     right = _agrees(plain, wanted, rules)
     if all(right):
         return None
@@ -264,8 +266,6 @@ def _returned(exercise: Exercise, results: tuple[Any, ...], wanted: tuple[Any, .
 
 def _agrees(calls: Calls, wanted: tuple[Any, ...], rules: Rules) -> list[bool]:
     """Case by case, whether the results are the wanted ones; the type of a wanted exception counts."""
-    if len(calls.results) != len(wanted):
-        return [False] * len(wanted)
     return [
         isinstance(got, Raised) and got.type == want.type if isinstance(want, Raised) else matches(got, want, rules)
         for got, want in zip(calls.results, wanted, strict=True)

@@ -241,7 +241,7 @@ def _judge(exercise_id: str, shown: list[Any]) -> Feedback:
         return diagnose.diagnose(exercises.find(exercise_id), plain)
     except StopIteration:
         says = "its check handed nothing in; `check` or what it rests on was replaced in this notebook"
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # it comes from a process that the learner's code ran in
         says = f"what its check handed in cannot be read ({error}); `check` or what it rests on was replaced"
     return Feedback(exercise_id, "not yet", "check-replaced", says)
 
