@@ -404,10 +404,10 @@ exercises:
         ('id: "2.1"', 'id: "3.1"', "exercise 3.1 does not belong to notebook 02"),
         ('id: "2.1"', "id: 2.1", r"2\.1\.id"),
         ("hints: [a, b]", "hints: [a]", r"2\.1\.hints"),
-        ("title: t", "title: t\n    title: u", "stands twice"),
+        ("title: t", "title: t\n    title: u", "a second time"),
         ('notebook: "02"', 'notebook: "03"', "."),
         ("kind: compute", "kind: implement", "reference"),
-        ("notebook:", "notebook: [", "readable YAML"),
+        ("notebook:", "notebook: [", "expected YAML"),
         ("hints: [a, b]", "hints: [a, b]\n    tolerance: {rel: 0.1, abs: 2}", "either rel or abs"),
     ],
 )  # fmt: skip

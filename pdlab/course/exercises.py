@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from pdlab.documents import read_yaml
 from pdlab.errors import BadInput
 
 Kind = Literal["compute", "implement", "predict", "find", "judge"]
@@ -157,21 +157,6 @@ class _File(_Strict):
         return self
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """YAML that refuses a key written twice, instead of keeping the last one."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
-    for (key, _), value in zip(node.value, keys, strict=True):
-        if keys.count(value) > 1:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {value!r} stands twice", key.start_mark)
-    return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
 def notebook_of(exercise_id: str) -> str:
     """The notebook of an exercise: "2.1" stands in "02", "L1.3" in "L1"."""
     head = exercise_id.partition(".")[0]
@@ -199,10 +184,7 @@ def folder() -> Path:
 
 def load(path: Path) -> dict[str, Exercise]:
     """The exercises of one file by id, in order.  Raises BadInput with the file and the key."""
-    try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506, a safe loader
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadInput(" ".join(str(error).split()), "a readable YAML file", str(path)) from error
+    document = read_yaml(path)
     try:
         file = _File.model_validate(document)
     except ValidationError as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pdlab.errors import BadInput
 from pdlab.live.placement import BLOCK_SIZE, CACHE_BLOCKS, CHOICES
 from pdlab.live.policy import RULES
+from pdlab.options import seconds, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,36 +21,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--policy", default="all-remote", metavar="RULE", help=f"which prompts go to prefill: {RULES}")
     add("--prefill-choice", choices=CHOICES, default="queue",
         help="the prefill server with the fewest tokens queued (default), or done first, hits counted, or in turn")  # fmt: skip
-    add("--block-size", type=int, default=BLOCK_SIZE, metavar="TOKENS",
+    add("--block-size", type=whole(), default=BLOCK_SIZE, metavar="TOKENS",
         help=f"a block of the servers' prefix caches ({BLOCK_SIZE})")  # fmt: skip
-    add("--cache-blocks", type=int, default=CACHE_BLOCKS, metavar="N",
+    add("--cache-blocks", type=whole(high=10**9), default=CACHE_BLOCKS, metavar="N",
         help=f"blocks that a server is believed to keep ({CACHE_BLOCKS})")  # fmt: skip
     add("--on-failure", choices=["fail", "retry"], default="fail",
         help="retry: once, before the first token, on another prefill server or on decode itself")  # fmt: skip
-    add("--port", type=int, default=0, help="0 takes a free one (default)")
+    add("--port", type=whole(0, 65_535), default=0, help="0 takes a free one (default)")
     add("--log", type=Path, metavar="FILE", help="append one JSON line a request")
-    add("--prefill-deadline", type=float, default=60.0, metavar="S", help="for prefill's answer (60)")
-    add("--first-token-deadline", type=float, default=60.0, metavar="S",
+    add("--prefill-deadline", type=seconds(), default=60.0, metavar="S", help="for prefill's answer (60)")
+    add("--first-token-deadline", type=seconds(), default=60.0, metavar="S",
         help="from the decode request to its first token, transfer included (60)")  # fmt: skip
-    add("--request-deadline", type=float, default=300.0, metavar="S", help="for the whole request (300)")
+    add("--request-deadline", type=seconds(), default=300.0, metavar="S", help="for the whole request (300)")
     add("--until-stdin-closes", action="store_true", help="end when the starting program is gone")
 
 
 def check(args: argparse.Namespace) -> None:
-    """BadInput for values that a router cannot start with."""
+    """BadInput for an address that is no server's."""
     for option in ("worker", "prefill", "decode"):
         for url in getattr(args, option):
             if not _is_server(url):
                 raise BadInput(repr(url), "a server such as http://127.0.0.1:8100", f"--{option}")
-    if not 0 <= args.port <= 65535:
-        raise BadInput(f"port {args.port}", "0 to 65535", "--port")
-    for option in ("prefill", "first_token", "request"):
-        seconds = getattr(args, f"{option}_deadline")
-        if not (seconds > 0 and math.isfinite(seconds)):
-            raise BadInput(f"{seconds:g} s", "more than 0, and an end", f"--{option.replace('_', '-')}-deadline")
-    for option in ("block_size", "cache_blocks"):
-        if getattr(args, option) < 1:
-            raise BadInput(f"{getattr(args, option)}", "1 or more", f"--{option.replace('_', '-')}")
 
 
 def _is_server(url: str) -> bool:
