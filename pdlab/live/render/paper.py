@@ -51,6 +51,7 @@ class Asked:
     designs: tuple[Design, ...] = DESIGNS
     model: str | None = None
     chunk_tokens: int | None = None
+    image: str | None = None  # the course's own, for targets whose pods need one
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ WRITTEN = {"comparison": {"model_revision"}, "deployments": {"disaggregated": {"
 
 def render(
     path: Path, target: str, designs: Sequence[paper.Design] = paper.DESIGNS, model: str | None = None,
-    chunk_tokens: int | None = None,
+    chunk_tokens: int | None = None, image: str | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """The files of a plan for a target: name → text.  BadInput where that plan does not go there."""
     if target not in TARGETS:
@@ -29,7 +29,7 @@ def render(
         beside = path.with_name(f"{path.stem}-live.yaml")
         do = f"{beside} has one." if beside.exists() else "Without it a plan can only be simulated."
         raise BadInput("no live section", "one that says how servers start", str(path), do)
-    asked = paper.Asked(plan, path, tuple(designs), model, chunk_tokens)
+    asked = paper.Asked(plan, path, tuple(designs), model, chunk_tokens, image)
     _one_line(asked)
     return TARGETS[target](asked)
 
