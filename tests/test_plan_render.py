@@ -205,7 +205,7 @@ def test_the_link_comes_first_and_its_minimum_from_the_plan(rendered, name: str)
         assert peer[peer.index("--memory") + 1] == "vram"
         script = next(text for text in files.values() if text.startswith("#!"))
         at = script.index("1-link.yaml\n" if target == "kubernetes" else "--peer ")
-        later = {"kubernetes": "--filename 2-aggregated.yaml\n", "ray": "serve\" deploy"}.get(target, "\nrun_aggregated\n")
+        later = {"kubernetes": "--filename 2-aggregated.yaml\n", "ray": "\nup aggregated"}.get(target, "\nrun_aggregated\n")
         assert at < script.index(later)
 
 

@@ -1,11 +1,16 @@
 """A plan as Ray Serve LLM's configuration: what is written, without Ray."""
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 import yaml
 
 from pdlab.errors import BadInput
 from pdlab.live.env import ROOT
 from pdlab.live.ray import render
+from pdlab.live.render import targets
 from pdlab.measure import plan as plans
 
 
@@ -81,3 +86,79 @@ def test_one_chunk_size_for_all_engines(plan):
     """A tuned chunk size replaces the plan's largest."""
     (config,) = render.arguments(plan, "aggregated", "/m", chunk_tokens=128)["llm_configs"]
     assert config["engine_kwargs"]["max_num_batched_tokens"] == 128
+
+
+# ── the script, with programs that stand in for Serve, pdlab and the rest ───────────────────
+
+STUBS = {
+    "serve": """
+cd "$STATE" || exit 1
+case $1 in
+  deploy)
+    file=$(sed -n "s/^- name: //p" "$2")
+    if [ -e lose-one ]; then rm lose-one; exit; fi
+    if [ -n "$file" ]; then echo "$file DEPLOYING 3" >>apps; else sed -i "s/ .*/ DELETING 3/" apps; fi ;;
+  shutdown) echo shutdown >>told ;;
+  status)
+    touch apps next
+    echo applications:
+    while read -r name status turns; do
+      printf "  %s:\\n    status: %s\\n    message: |\\n      status: X\\n" "$name" "$status"
+      case $status-$turns in
+        DELETING-0) ;;
+        DEPLOYING-0) echo "$name ${END:-RUNNING} 0" >>next ;;
+        *) echo "$name $status $((turns > 0 ? turns - 1 : 0))" >>next ;;
+      esac
+    done <apps
+    mv next apps ;;
+esac
+""",
+    "pdlab": """echo "$1 $4 $(cat "$STATE/apps")" >>"$STATE/told"\n""",
+    "curl": """[ -s "$STATE/apps" ]\n""",  # one address for all, and what is being deleted still answers
+    "sleep": "",
+}
+
+
+def ray_script(folder: Path, change=lambda text: text, **settings: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """The run.sh of a small plan among the stubs: how it ended, and what was told to them."""
+    plan = ROOT / "data/plans/node-2gpu.yaml"
+    for name, text in targets.render(plan, "ray", chunk_tokens=2048).items():
+        (folder / name).write_text(change(text) if name == "run.sh" else text)
+    for name, text in STUBS.items():
+        (folder / "bin").mkdir(exist_ok=True)
+        (folder / "bin" / name).write_text(f"#!/bin/bash\n{text}")
+        (folder / "bin" / name).chmod(0o755)
+    given = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "STATE": str(folder), "OUT": str(folder / "out"),
+             "PDLAB": "pdlab", "SERVE": "serve", **settings}  # fmt: skip
+    done = subprocess.run(["bash", str(folder / "run.sh")], cwd=ROOT, env=given, capture_output=True, text=True, timeout=20)
+    told = folder / "told"
+    return done, told.read_text().splitlines() if told.exists() else []
+
+
+def test_each_design_meets_its_own_application_however_long_the_one_before_took(tmp_path):
+    """The limits begin anew after hours; load goes to a design that runs alone; a deployment that Serve lost is sent again."""
+    (tmp_path / "lose-one").touch()
+    done, told = ray_script(tmp_path, lambda text: text.replace("set -euo pipefail\n", "set -euo pipefail\nSECONDS=99999\n"))
+    assert done.returncode == 0, done.stderr
+    assert [line for line in told if line.startswith("attach")] == [
+        "attach aggregated aggregated RUNNING 0", "attach disaggregated disaggregated RUNNING 0"]  # fmt: skip
+    assert told[-2].startswith("analyze") and told[-1] == "shutdown"
+
+
+@pytest.mark.parametrize(("limit", "settings", "words"), [
+    ("60 * 60", {}, "aggregated is not running after 60 minutes; Serve lists: "),
+    ("60 * 10", {}, "an application is still there after 10 minutes; Serve lists: aggregated: DELETING"),
+    ("none", {"END": "DEPLOY_FAILED"}, "aggregated could not be deployed; Serve lists: aggregated: DEPLOY_FAILED"),
+])  # fmt: skip
+def test_a_limit_that_passes_ends_the_script_with_its_reason(tmp_path, limit, settings, words):
+    """What does not come up, or does not go, is named with what Serve lists; the other design is not measured."""
+    done, told = ray_script(tmp_path, lambda text: text.replace(f"SECONDS + {limit}", "SECONDS"), **settings)
+    assert done.returncode == 1 and words in done.stderr
+    assert not [line for line in told if "disaggregated" in line] and told[-1] == "shutdown"
+
+
+def test_a_serve_that_has_work_is_left_alone(tmp_path):
+    """An application of somebody else is neither deleted nor measured."""
+    (tmp_path / "apps").write_text("other RUNNING 0\n")
+    done, told = ray_script(tmp_path)
+    assert done.returncode == 1 and "other: RUNNING" in done.stderr and told == []

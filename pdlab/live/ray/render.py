@@ -92,8 +92,12 @@ def document(
             {"name": deployment_name(pool, name), "autoscaling_config": dict(count)} for pool, count in ranges.items()
         ],
     }
-    whole = {"http_options": {"host": LOOPBACK, "port": port}, "applications": [application]}
-    return yaml.safe_dump(whole, sort_keys=False)
+    return document_of([application], port)
+
+
+def document_of(applications: list[dict[str, Any]], port: int = 8000) -> str:
+    """A serve file of these applications; with none, ``serve deploy`` deletes those of earlier files."""
+    return yaml.safe_dump({"http_options": {"host": LOOPBACK, "port": port}, "applications": applications}, sort_keys=False)
 
 
 def _by_pool(arguments: dict[str, Any]) -> dict[str, Any]:

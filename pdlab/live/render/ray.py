@@ -28,14 +28,60 @@ if __name__ == "__main__":
     serve.start(http_options={{"host": "127.0.0.1", "port": {port}}})
     serve.run(app, name="{design}", blocking=True)
 """
+NO_APPLICATION = "No application: run.sh deploys this between two designs.  Serve then deletes the one that ran, and goes on itself."
+NO_APPLICATION = "No application: run.sh deploys this between two designs.  Serve then deletes the one that ran, and goes on itself."
+NO_APPLICATION = "No application: run.sh deploys this between two designs.  Serve then deletes the one that ran, and goes on itself."
 OTHER = shell.variable("LINK_PEER")
+NOTHING = "none.yaml"  # no application: what was deployed from a file before is deleted, and Serve stays
+LOADED_MINUTES, GONE_MINUTES = 60, 10
+NOTHING = "none.yaml"  # no application: what was deployed from a file before is deleted, and Serve stays
+LOADED_MINUTES, GONE_MINUTES = 60, 10
+NOTHING = "none.yaml"  # no application: what was deployed from a file before is deleted, and Serve stays
+LOADED_MINUTES, GONE_MINUTES = 60, 10
 RUN = """\
 here=$(dirname "$0")
+
+applications() { # NAME: STATUS of each that Serve lists; fails where Serve does not answer
+  "$serve" status | awk '
+    /^[^ ]/ {part = $1}
+    part == "applications:" && /^  [^ ]/ {name = $1}
+    part == "applications:" && /^    status: / {print name, $2}'
+}
+
+give_up() { # WHAT: say what was waited for and what there is; the trap ends Serve
+  echo "$1; Serve lists: ${found:-no application}" >&2
+  "$serve" status >&2 || true
+  exit 1
+}
+
+found=$(applications)
+if [[ -n $found ]]; then
+  echo "Serve has something to do already, which this would delete or measure: $found; end it first (serve shutdown)" >&2
+  exit 1
+fi
 trap '"$serve" shutdown --yes' EXIT
 
-ready() { # wait until the application lists its model
-  until curl --silent --fail --output /dev/null --max-time 5 "$1/v1/models"; do
-    ((SECONDS < 3600)) || exit 1
+up() { # FILE NAME: deploy it and wait until NAME, and nothing beside it, runs and the address lists a model
+  local limit=$((SECONDS + 60 * %(loaded)d))
+  until found=$(applications) && [[ $found == "$2: RUNNING" ]]; do
+    case $found in
+      "") "$serve" deploy "$here/$1" ;; # once more, too: a Serve that is ending loses what it is told
+      *DEPLOY_FAILED*) give_up "$2 could not be deployed" ;;
+    esac
+    ((SECONDS < limit)) || give_up "$2 is not running after %(loaded)d minutes"
+    sleep 5
+  done
+  until curl --silent --fail --output /dev/null --max-time 5 "%(url)s/v1/models"; do
+    ((SECONDS < limit)) || give_up "nothing lists a model at %(url)s after %(loaded)d minutes"
+    sleep 5
+  done
+}
+
+down() { # delete what runs and wait until Serve lists nothing: the next has the same address and model
+  local limit=$((SECONDS + 60 * %(gone)d))
+  "$serve" deploy "$here/%(nothing)s"
+  until found=$(applications) && [[ -z $found ]]; do
+    ((SECONDS < limit)) || give_up "an application is still there after %(gone)d minutes"
     sleep 5
   done
 }
@@ -58,14 +104,15 @@ def files(asked: paper.Asked) -> dict[str, str]:
     body = local.variables(path, "ray", "serve=${SERVE:-.venv-ray/bin/serve}\n")
     if source != model.path:
         body += f'"$pdlab" model get {model.name}\n'
-    body += (_preflight(plan) if "disaggregated" in designs else "") + RUN
+    body += "\n" + RUN % {"loaded": LOADED_MINUTES, "gone": GONE_MINUTES, "url": paper.ROUTER_URL, "nothing": NOTHING}
+    body += _preflight(plan) if "disaggregated" in designs else ""
     for design in designs:
         attach = [local.PDLAB, "attach", local.PLAN, "--design", design, "--url", paper.ROUTER_URL, "--out", local.OUT]
         if design == "aggregated":
             attach += ["--chunk", str(paper.chunk_of(asked))]
-        body += f'"$serve" deploy "$here/{design}.yaml"\nready {paper.ROUTER_URL}\n{shell.command(attach, indent="")}\n'
-        body += '"$serve" shutdown --yes\n\n'
+        body += f'up {design}.yaml {design}\n{shell.command(attach, indent="")}\ndown\n\n'
     body += local.judged(designs)
+    found[NOTHING] = f"# {NO_APPLICATION}\n{render.document_of([], paper.ROUTER_PORT)}"
     head = local.head(plan, path, "ray", HOW, [*found.values(), body])
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + body, **found}
 
@@ -77,7 +124,7 @@ def _preflight(plan: Plan) -> str:
         return ""
     gpu = [f"env CUDA_VISIBLE_DEVICES={check.peer_units[0]}"] if "vram" in check.peer else []
     peer = shell.command(check.peer, "", "", gpu)
-    text = f"\n# First the link.  At least: {check.how}.\n"
+    text = f"# First the link.  At least: {check.how}.\n"
     if plan.nodes > 1:
         port = paper.LINK_PORT
         return (
