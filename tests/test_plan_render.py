@@ -249,6 +249,15 @@ def test_a_pinned_revision_another_model_and_chunk_are_passed_on(tmp_path: Path)
         targets.render(path, "local", model="mine")
 
 
+def test_a_job_has_its_nodes_memory_and_says_what_the_model_asks_for() -> None:
+    """Slurm gives a job all memory of its nodes; of a model on the hub the head says how to fetch it, of a folder nothing."""
+    text = once("reference-16gpu-live", "slurm")["job.sbatch"]
+    assert "\n#SBATCH --exclusive\n#SBATCH --mem=0\n" in text
+    head = " ".join(line.removeprefix("# ") for line in text[: text.index("# Flags")].splitlines())
+    assert all(word in head for word in ("hf download meta-llama/Meta-Llama-3.1-70B", "HF_HOME", "HF_TOKEN", "HF_HUB_OFFLINE"))
+    assert "HF_HOME" not in targets.render(PLANS["node-2gpu"], "slurm", model="/models/m")["job.sbatch"]
+
+
 def test_the_command_writes_prints_and_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--out writes files that can be run, --explain prints the table, --verify says when it has nothing to ask."""
     plan = str(PLANS["node-2gpu"])

@@ -29,7 +29,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     body += "".join(function(sheet) + "\n" for sheet in sheets)
     body += preflight(check)
     body += "".join(f"run_{design}\n" for design in designs) + judged(designs)
-    return {"run.sh": "#!/usr/bin/env bash\n" + head(plan, path, "local", HOW, [body]) + shell.STRICT + "\n" + body}
+    return {"run.sh": "#!/usr/bin/env bash\n" + head(plan, path, "local", HOW + hub(asked), [body]) + shell.STRICT + "\n" + body}
 
 
 def judged(designs: Sequence[paper.Design]) -> str:
@@ -37,6 +37,7 @@ def judged(designs: Sequence[paper.Design]) -> str:
     return shell.command(paper.analyze(PLAN, OUT, PDLAB), indent="") + "\n" if len(designs) > 1 else ""
 
 
+HF = ".venv-live/bin/hf"
 HOW = "Run it in the course's folder, after `make live-env`."
 TUNE = "Tune the chunk size first (on one node `pdlab sweep PLAN --out DIR --tune`), then render with --chunk."
 
@@ -50,6 +51,19 @@ def head(plan: Plan, path: Path, target: str, how: str, texts: Sequence[str]) ->
     said = [f"Rendered by `pdlab plan render {shlex.quote(shown(path))} --target {target}`.", status, how, TUNE]
     lines = [line for one in said for line in textwrap.wrap(one, flags.WIDTH, initial_indent="# ", subsequent_indent="# ")]
     return "\n".join(lines) + f"\n#\n# Flags, and why they are there:\n{flags.notes(texts)}"
+
+
+def hub(asked: paper.Asked, where: str = "your environment") -> str:
+    """What a model asks for that is named by its hub id; empty for a folder."""
+    model = paper.model_of(asked)
+    if model.local:
+        return ""
+    return (
+        f" The model {model.name} comes from the Hugging Face hub. Fetch it before (`{HF} download {model.name}`), since a "
+        f"start is given a quarter of an hour. In {where}, HF_HOME says where it lies: a folder with room for it that "
+        "every node reads; HF_TOKEN is asked for where the model is gated, after you have accepted its terms on its page; "
+        "HF_HUB_OFFLINE=1 is for nodes that reach no hub. A folder does as well: --model /PATH."
+    )
 
 
 def shown(path: Path) -> str:

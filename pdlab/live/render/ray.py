@@ -113,7 +113,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
         body += f'up {design}.yaml {design}\n{shell.command(attach, indent="")}\ndown\n\n'
     body += local.judged(designs)
     found[NOTHING] = f"# {NO_APPLICATION}\n{render.document_of([], paper.ROUTER_PORT)}"
-    head = local.head(plan, path, "ray", HOW, [*found.values(), body])
+    head = local.head(plan, path, "ray", HOW + local.hub(asked, "the environment of `ray start` on every node"), [*found.values(), body])
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + body, **found}
 
 

@@ -7,7 +7,8 @@ from pdlab.live import keeper
 from pdlab.live.render import local, paper, shell
 
 HOW = ("Submit it with `sbatch` and your site's --partition and --account, in the course's folder on a file system "
-       "that all nodes share, after `make live-env` on a node with GPUs.")  # fmt: skip
+       "that all nodes share, after `make live-env` on a node with GPUs. Job and steps take your environment with them, "
+       "unless your site sets --export.")  # fmt: skip
 
 NODES = """\
 # Addresses and not names: NIXL's side channel listens on one.
@@ -47,7 +48,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     body += "".join(local.function(sheet, _step, HERE_ONLY) + "\n" for sheet in sheets) + local.preflight(check, _step)
     body += "".join(f"run_{design}\n" for design in designs) + local.judged(designs)
     options = _options(asked)
-    head = local.head(plan, path, "slurm", HOW, [options + body])
+    head = local.head(plan, path, "slurm", HOW + local.hub(asked), [options + body])
     return {"job.sbatch": "#!/usr/bin/env bash\n" + options + head + shell.STRICT + "\n" + body}
 
 
@@ -60,7 +61,7 @@ def _options(asked: paper.Asked) -> str:
     plan, name = asked.plan, local.plain(asked.path.stem)
     options = {
         "job-name": f"pdlab-{name}", "nodes": plan.nodes, "gpus-per-node": plan.live_section.gpus_per_node,
-        "exclusive": None, "time": paper.minutes(plan, len(asked.designs)), "output": f"pdlab-{name}-%j.log",
+        "exclusive": None, "mem": 0, "time": paper.minutes(plan, len(asked.designs)), "output": f"pdlab-{name}-%j.log",
     }  # fmt: skip
     return "".join(f"#SBATCH --{name}{'' if value is None else f'={value}'}\n" for name, value in options.items())
 
