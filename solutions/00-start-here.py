@@ -151,7 +151,7 @@ print("course files:", "found" if files_ok else "missing: clone the course again
 | 07 | the equal-budget plan | which design meets the promise at a higher rate? | 50 |
 | 08 | routing | which prompts should travel? | 35 |
 | 09 | the broken short prompt | is this proposal sound? | 40 |
-| 10 | review | what do you still know a day later? | 30 |
+| 10 | review | what do you still know a day later? | 35 |
 
 Five labs use real servers, or recorded runs of them. Each takes about an hour.
 

@@ -27,7 +27,7 @@ MOST_CELLS, MOST_PARSED = 2_000, 200_000  # cells of a file; characters of a cel
 Role = Literal["given", "guess", "answer", "check", "extra"]
 
 _FIRST_LINE = re.compile(r"\s*#\s*exercise\s+(L?\d+\.\d+)\b", re.I)
-_GUESS_CALL = re.compile(r"\bpredict\(")
+_GUESS_CALL = re.compile(r"\b(?:predict|own_words)\(")  # the learner's, and nothing marks it
 _CHECK_CALL = re.compile(r"\bcheck\(\s*[\"'](L?\d+\.\d+)[\"']")
 # However the learner left the name `check`, this cell calls the course's.
 _FRESH_CHECK = "from pdlab.course import check\n"
