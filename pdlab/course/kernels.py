@@ -68,13 +68,15 @@ def environment() -> dict[str, str]:
 
 
 _scratch_dir: tempfile.TemporaryDirectory[str] | None = None
+_scratch_lock = threading.Lock()  # two notebooks start at once, and a second folder would take the first away
 
 
 def _scratch() -> str:
     """A folder for what a kernel writes about itself, so that no one's own settings are read or changed."""
     global _scratch_dir
-    if _scratch_dir is None:
-        _scratch_dir = tempfile.TemporaryDirectory(prefix="pdlab-kernels-", ignore_cleanup_errors=True)
+    with _scratch_lock:
+        if _scratch_dir is None:
+            _scratch_dir = tempfile.TemporaryDirectory(prefix="pdlab-kernels-", ignore_cleanup_errors=True)
     return _scratch_dir.name
 
 
