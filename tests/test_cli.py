@@ -38,6 +38,12 @@ def test_a_path_that_cannot_be_is_one_message(argv, path, capsys, tmp_path, monk
     assert said.count("\n") == 1 and said.startswith(f"pdlab {argv[0]}: ") and len(said) < 700
 
 
+def test_a_name_cannot_move_the_cursor(capsys):
+    """What stands in a file's name is shown, not obeyed."""
+    assert cli.main(["analyze", "no\x1b[2J\r\u202e.jsonl"]) == 2
+    assert r"no\x1b[2J\r\u202e.jsonl: found nothing" in capsys.readouterr().err
+
+
 def test_an_os_error_is_one_message(monkeypatch, capsys, tmp_path):
     """A folder that may not be searched is bad input; a disk that is full is a failure."""
     for error, status, words in (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pdlab.course import commands
+from pdlab.course.output import printable
 from pdlab.errors import BadInput, Failed
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -75,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _say(args: argparse.Namespace, what: object, status: int) -> int:
-    print(f"pdlab {args.command}: {what}", file=sys.stderr)
+    print(f"pdlab {args.command}: {printable(what)}", file=sys.stderr)
     return status
 
 

@@ -241,9 +241,13 @@ def _end(process: Child) -> None:
         process.wait()
 
 
+_NEEDED = {"PATH", "HOME", "LANG", "TZ", "TMPDIR", "TEMP", "TMP", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "MPLCONFIGDIR", "XDG_CACHE_HOME"}
+
+
 def _own_environment() -> dict[str, str]:
     """For the process that judges: the course's own package, no plugin but those named, one thread at a fork."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    # No more than it needs: a kernel may find a way to read what stands here.
+    kept = {k: v for k, v in os.environ.items() if k in _NEEDED or k.startswith(("LC_", "PDLAB_"))}
     own = str(Path(exercises.__file__).parents[2])
     return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": own, "OPENBLAS_NUM_THREADS": "1"}
 

@@ -106,6 +106,8 @@ class Kernel(RunningKernel):
                 message = (self.kc.get_shell_msg if stream == "shell" else self.kc.get_iopub_msg)(timeout=0.05)
             except Empty:
                 continue
+            if stream == "shell" and _leaves(message):
+                self.end("died")  # a moment later it would have ended by itself, in the middle of the next cell
             if stream == "shell" or self._fits(message):
                 return message
 
@@ -163,6 +165,12 @@ class Kernel(RunningKernel):
     def stop(self) -> None:
         if hasattr(self, "km"):
             super().stop()
+
+
+def _leaves(reply: dict[str, Any]) -> bool:
+    """Whether a cell asked its kernel to end: quit(), exit()."""
+    asked = reply["content"].get("payload") or []
+    return any(isinstance(one, dict) and one.get("source") == "ask_exit" and not one.get("keepkernel") for one in asked)
 
 
 class Notebook(IPyNbFile):

@@ -15,6 +15,11 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document instead")
 
 
+def printable(text: object) -> str:
+    """Text of somebody else's, such as a file's name, without what could move a terminal's cursor."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
+
+
 def print_json(document: Any) -> None:
     """Print ``document`` as the last thing on stdout; NaN is refused, unknown is ``null``."""
     print(json.dumps(document, indent=2, allow_nan=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pdlab import options
-from pdlab.course.output import add_json_flag, print_json, print_table
+from pdlab.course.output import add_json_flag, print_json, print_table, printable
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -43,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(report: object) -> None:
     if report.error:
-        print(f"{report.error}\n")
+        print(f"{printable(report.error)}\n")
         return
-    print(f"{report.notebook}: {report.points} of {report.max_points} points ({report.course_notebook}, {report.seconds:.1f} s)\n")
+    print(f"{printable(report.notebook)}: {report.points} of {report.max_points} points ({report.course_notebook}, {report.seconds:.1f} s)\n")
     rows = [
         (r.id, r.title, r.outcome, f"{r.points}/{r.max_points}", "; ".join(filter(None, [r.message, *r.notes])))
         for r in report.exercises
