@@ -107,6 +107,13 @@ def test_an_address_says_its_host(text: str) -> None:
     assert link_hosts.address("[::1]:7600", "--listen") == ("::1", 7600)
 
 
+@pytest.mark.parametrize("argv", [["--peer", ""], ["--listen", ""], ["--peer", "127.0.0.1:0"], ["--sizes", ""]])
+def test_an_empty_option_is_not_one_left_out(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A script whose variable is empty does not measure another link than it means."""
+    assert cli.main(["link", *argv]) == 2
+    assert f"{argv[0]}: found" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("least", "status"), [("2.9", 0), ("3.1", 1)])
 def test_a_minimum_is_asked_of_the_largest_size(
     least: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

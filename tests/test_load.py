@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 from fake_http import Peer, plain, tokens
@@ -81,14 +82,32 @@ def test_no_server_is_bad_input(tmp_path, capsys):
 @pytest.mark.parametrize(
     "url",
     ["http://127.0.0.1:99999", "http://[::1", "http://127.0.0.1:abc", "http://127.0.0.1:80/a b", "nonsense", "127.0.0.1:80", "", "http://",
-     "ftp://x", "file:///etc/passwd", "http://127.0.0.1:80\r\nX: y", "http://a..b", "http://" + "a" * 70 + ".x", "http://127.0.0.1:0"],
+     "ftp://x", "file:///etc/passwd", "http://127.0.0.1:80\r\nX: y", "http://a..b", "http://" + "a" * 70 + ".x", "http://127.0.0.1:0",
+     "http://me:secret@127.0.0.1:80", "http://127.0.0.1:80/?key=1", "http://127.0.0.1:80/#x"],
 )  # fmt: skip
 def test_a_url_that_is_none_is_refused(tmp_path, capsys, url, model):
     """Whatever is wrong with it: exit status 2, one line that says what a URL looks like, nothing written."""
     assert cli.main(["load", url, "--out", str(tmp_path / "run"), *model]) == 2
     said = capsys.readouterr().err
-    assert "expected http://HOST[:PORT][/PATH]" in said and said.count("\n") == 1
+    assert "expected http://HOST[:PORT][/PATH]" in said and said.count("\n") == 1 and "secret" not in said
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("http://127.0.0.1:80/v1", "Leave out /v1: it is added"), ("http://h/a/v1/chat/completions/", "Leave out /v1/chat/completions"),
+     ("http://no-such-host.invalid:80", "found host 'no-such-host.invalid'"), ("http://xn--zz:80", "found host 'xn--zz'")],
+)  # fmt: skip
+def test_an_address_that_no_server_has_is_refused(tmp_path, capsys, monkeypatch, url, words):
+    """One that holds the API's path already, or a host that cannot be looked up: exit status 2, nothing written."""
+
+    def unknown(*_, **__):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert cli.main(["load", url, "--out", str(tmp_path / "run"), "--model", "m"]) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"data": 5}', b'{"data": [{"id": 5}]}', b'{"data": [5]}', b"[" * 100_000, b"\xff"])

@@ -600,7 +600,7 @@ def test_a_row_that_was_torn_does_not_spoil_the_next(tmp_path, capsys):
     "options",
     [["--port", "70000"], ["--port", "-1"], ["--log", "/nope/x"], ["--log", "/tmp"], ["--worker", "foo"], ["--worker", "http://"],
      ["--worker", "127.0.0.1:8000"], ["--worker", "http://[::1"], ["--worker", "http://a:b"], ["--worker", "http://a/?q="],
-     ["--worker", "http://a\nb"], ["--block-size", "0"], ["--cache-blocks", "-1"],
+     ["--worker", "http://a\nb"], ["--worker", "http://me:secret@a"], ["--worker", "http://127.0.0.1:1/"], ["--block-size", "0"], ["--cache-blocks", "-1"],
      *([f"--{name}-deadline={value}"] for name in ("request", "prefill", "first-token") for value in ("nan", "inf", "0", "-1"))],
     ids=" ".join,
 )  # fmt: skip

@@ -1,37 +1,40 @@
 """A sweep's runs of one design, on servers that somebody else has started.
 
 Client, requests and records are those of ``pdlab.live.sweep``.  What runs is asked of the servers
-themselves: their version, and with VLLM_SERVER_DEV_MODE=1 their whole configuration.  Which GPUs they
-stand on is not seen from here: the budget is the plan's, and the record says so.
+themselves: their version, and with VLLM_SERVER_DEV_MODE=1 their whole configuration (else what their
+metrics tell of the cache).  Which GPUs they stand on is not seen from here: the budget is the plan's,
+and the record says so.
 """
 
 from __future__ import annotations
 
 import http.client
-import time
+import sys
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from pdlab.documents import parse_json
-from pdlab.errors import BadInput
-from pdlab.live import client, load, sweep
+from pdlab.errors import BadInput, Failed
+from pdlab.live import client, load, metrics, sweep
+from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records, workload
 
 TOLD = ("max_num_batched_tokens", "max_num_seqs", "block_size", "tensor_parallel_size", "gpu_memory_utilization",
         "max_model_len", "dtype", "enforce_eager", "kv_connector", "kv_role", "enable_prefix_caching")  # fmt: skip
+CACHE = "vllm:cache_config_info"
 
 
 class Servers:
     """What a sweep needs to know of a deployment, of one that it did not start."""
 
     def __init__(self, plan: plans.Plan, design: str, url: str, servers: Mapping[str, str], chunk_tokens: int | None) -> None:
-        self.url, self.design, self.plan = url.rstrip("/"), design, plan
-        self.servers = [SimpleNamespace(name=name, base_url=address.rstrip("/")) for name, address in servers.items()]
+        self.url, self.design, self.plan = load.base(url), design, plan
+        self.servers = [SimpleNamespace(name=name, base_url=load.base(address)) for name, address in servers.items()]
         listed = _first(_get(f"{self.url}/v1/models"), self.url)
         self.model_name = str(listed["id"])
         self.model = SimpleNamespace(name=self.model_name, path=str(listed.get("root") or self.model_name))
@@ -40,11 +43,20 @@ class Servers:
         self.told = {server.name: told(server.base_url) for server in self.servers}
         if len(found := set(self.versions.values())) > 1:
             raise BadInput(f"engines {', '.join(sorted(found))}", "one version behind one router", "--server")
-        for name, settings in self.told.items():
-            chunk = settings.get("max_num_batched_tokens")
-            if design == "aggregated" and chunk_tokens is not None and chunk not in (None, chunk_tokens):
-                raise BadInput(f"{name} with chunks of {chunk} tokens", f"{chunk_tokens}, as --chunk says", "--server",
+        self.chunk_tokens = self._chunk(chunk_tokens) if design == "aggregated" else chunk_sizes(plan)[0]  # not used there
+
+    def _chunk(self, stated: int | None) -> int:
+        """The chunk size of aggregated servers: what was stated, if none contradicts it, else what they or the plan leave no choice of."""
+        sizes = {name: size for name, settings in self.told.items() if (size := settings.get("max_num_batched_tokens"))}
+        for name, size in sizes.items():
+            if stated is not None and size != stated:
+                raise BadInput(f"{name} with chunks of {size} tokens", f"{stated}, as --chunk says", "--server",
                                "Start it with that --max-num-batched-tokens, or give --chunk what it has.")  # fmt: skip
+        known = {stated} if stated else set(sizes.values()) or set(chunk_sizes(self.plan))
+        if len(known) > 1:
+            raise BadInput(f"chunk sizes {', '.join(map(str, sorted(known)))}, and no word on which one", "the servers' own", "--chunk",
+                           "Give the --max-num-batched-tokens that they were started with.")  # fmt: skip
+        return known.pop()
 
     def describe_budget(self) -> str:
         """The plan's budget; nobody here has counted."""
@@ -64,11 +76,11 @@ class Servers:
 
 
 def told(base_url: str) -> dict[str, Any]:
-    """What a server says of its own settings; empty where it keeps that to itself."""
+    """What a server says of its own settings; of its cache alone, as text, where it keeps the rest to itself."""
     try:
         document = _get(f"{base_url}/server_info?config_format=json")["vllm_config"]
     except (BadInput, KeyError):
-        return {}
+        return _of_its_cache(base_url)
     found: dict[str, Any] = {}
     parts = [document] if isinstance(document, dict) else []
     while parts:
@@ -78,40 +90,84 @@ def told(base_url: str) -> dict[str, Any]:
     return found
 
 
+def _of_its_cache(base_url: str) -> dict[str, Any]:
+    try:
+        page = metrics.scrape(base_url, names=(CACHE,))
+    except (OSError, http.client.HTTPException):
+        return {}
+    return {key: value for sample in page.samples for key, value in sample.labels.items() if key in TOLD}
+
+
 def run(
     plan_path: Path, out: Path, design: str, url: str, servers: Mapping[str, str], router_log: Path | None,
-    chunk_tokens: int | None = None, say: sweep.Say | None = None,
-) -> Path:  # fmt: skip
+    chunk_tokens: int | None = None, say: sweep.Say | None = None, tune: bool = False,
+) -> int | None:  # fmt: skip
     """The plan's runs of ``design`` below ``out``; those of the other design are left for another call.
 
     What is there already is kept, and an interrupted run goes on.  ``servers`` is name → address.
     Without a ``router_log`` something else than the course's router stands in front (Ray's proxy):
-    rows then carry no route, and a cold run makes cached prefixes useless by a salt, since nobody
-    there can be asked to empty the caches.
+    rows then carry no route.  A cold run makes cached prefixes useless by a salt: servers on a network
+    should take no orders.
+
+    ``tune`` sends the one run by which ``pdlab sweep --tune`` judges a chunk size, that of these
+    servers.  The call that makes the last of the plan's sizes gives the choice.
     """
     if router_log and not servers:
         raise BadInput("no --server", "each server behind the router, as NAME=URL", "--server")
-    attached = Servers(plans.load(plan_path), design, url, servers, chunk_tokens)
+    plan = plans.load(plan_path)
+    if tune and (design != "aggregated" or chunk_tokens not in chunk_sizes(plan)):
+        raise BadInput(f"--design {design} with chunks of {chunk_tokens} tokens", "aggregated, and --chunk with one of the plan's sizes", "--tune",
+                       f"They are {', '.join(map(str, chunk_sizes(plan)))}.")  # fmt: skip
+    attached, say = Servers(plan, design, url, servers, chunk_tokens), say or _aloud
 
     class Attached(sweep.Sweep):
-        """Starts nothing."""
+        """Starts nothing, and sends to the one deployment that is up."""
 
-        measure = staticmethod(sweep.run_case if router_log else _run_case)
+        measure = staticmethod(partial(sweep.run_case, salted=True) if router_log else _run_case)
         alone = False  # the other design's servers may be up at the same time
 
         def expect(self, cases: Sequence[sweep.Case]) -> None:
-            super().expect([case for case in cases if case.design == design])
+            super().expect([case for case in cases if self.is_up(case)])
+
+        @staticmethod
+        def is_up(case: sweep.Case) -> bool:
+            return case.design == design and (not tune or case.chunk_tokens == chunk_tokens)
 
         def _deploy(self, directory: Path, cases: Sequence[sweep.Case]) -> None:
-            if cases[0].design != design:
+            if not self.is_up(cases[0]):
                 return
             about = self.about | {"versions": attached.provenance()["versions"] | {"model": attached.provenance()["model"]}}
             sweep.first_requests(attached.url, attached)  # type: ignore[arg-type]
             for case in cases:
                 self._run(directory, case, attached, attached.url, router_log, about)  # type: ignore[arg-type]
 
-    options = {"say": say} if say else {}
-    return sweep.run_sweep(plan_path, out, True, False, chunk_tokens, kind=Attached, **options)
+    if tune:
+        return _tune(sweep.opened(plan_path, out, True, say, Attached), plan_path)
+    chunk = attached.chunk_tokens
+    if (choice := sweep.chosen(out / sweep.TUNING)) and design == "aggregated" and choice != chunk:
+        say(f"NOT AS TUNED: these servers have chunks of {chunk} tokens; the tuning in {out} chose {choice}.")
+    sweep.run_sweep(plan_path, out, True, False, chunk, say, Attached)
+    return None
+
+
+def _aloud(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _tune(attached: sweep.Sweep, plan_path: Path) -> int | None:
+    """This chunk size's run; with all there, the choice."""
+    plan, directory, cases = attached.plan, attached.out / sweep.TUNING, sweep.tuning_cases(attached.plan)
+    attached.expect(cases)
+    attached.group(directory, plan_path, cases)
+    if left := [str(case.chunk_tokens) for case in cases if not client.is_finished(directory / case.name)]:
+        attached.say(f"still to be tried: chunks of {', '.join(left)} tokens")
+        return None
+    if not any(one["attainment"] for one in sweep.tried(plan, directory, cases)):
+        raise Failed(
+            f"At {cases[0].rate_rps:g} requests/s, the plan's highest rate, no chunk size let any request meet its targets: that "
+            "tells none from another. Tune with a plan whose highest rate is lower."
+        )
+    return sweep.choose(plan, directory, cases)
 
 
 def _run_case(
@@ -120,10 +176,7 @@ def _run_case(
 ) -> records.Run:  # fmt: skip
     """``sweep.run_case`` without a router of ours: the client alone."""
     size, warmup = sweep.vocab_size(servers.model.path), plan.comparison.warmup_requests
-    sent = load.offers(trace, servers.model_name, size, warmup, sweep.ids(case))
-    if case.cache_state == "cold":
-        salt = f"{case.name} {time.time_ns()}"
-        sent = [replace(offer, body=offer.body | {"cache_salt": salt}) for offer in sent]
+    sent = sweep.salt(case, load.offers(trace, servers.model_name, size, warmup, sweep.ids(case)))
     document = sweep.described(plan, case, trace, about, {
         "budget": {"count": servers.budget.units, "unit": plan.budget_unit},
         "servers": servers.provenance()["spec"], "budget_split": servers.describe_budget(),
@@ -141,7 +194,6 @@ def _first(answer: Mapping[str, Any], url: str) -> Mapping[str, Any]:
 
 
 def _get(url: str) -> dict[str, Any]:
-    client.endpoint(url)
     try:
         with urllib.request.urlopen(url, timeout=30) as answer:
             found = parse_json(answer.read(), url)

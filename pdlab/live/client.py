@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ SPOOL, LOCK_WAIT_S = "spool.bin", 30.0
 MAX_DEADLINE_S = 86_400.0
 MAX_AT_MS = 1e12  # 30 years; in nanoseconds it still has to fit 64 bits
 POLL_S = 0.2
+_SECRET = re.compile(r"//[^/@]*@")
 
 
 FinishRows = Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]
@@ -180,15 +182,19 @@ def _lock(spool: Any, path: Path) -> None:
 def endpoint(url: str) -> SplitResult:
     """The parts of a server's URL; BadInput for one that no request can be sent to."""
     expected = "http://HOST[:PORT][/PATH] or https://…"
+    shown = f"url {_SECRET.sub('//…@', url)!r:.80}"
     try:
         parts = urlsplit(url)
         port, host = parts.port, (parts.hostname or "").encode("idna")
     except ValueError as error:  # brackets, port or a name that no host can have
-        raise BadInput(f"url {url!r:.80} ({error})", expected) from error
+        raise BadInput(f"{shown} ({error})", expected) from error
     if parts.scheme not in ("http", "https") or not host or port == 0:
-        raise BadInput(f"url {url!r:.80}", expected)
+        raise BadInput(shown, expected)
     if any(not "!" <= letter <= "~" for letter in url):
-        raise BadInput(f"url {url!r:.80}", f"{expected}, in ASCII and without spaces")
+        raise BadInput(shown, f"{expected}, in ASCII and without spaces")
+    if parts.username is not None or parts.password is not None or set(url) & set("?#"):
+        # nothing of it would be sent, or it would swallow the path put behind it
+        raise BadInput(shown, f"{expected}, and neither name, password, ? nor #")
     return parts
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from pdlab.errors import BadInput
 from pdlab.live import link
 from pdlab.live.link import LinkFailed, LinkReport, Message
+from pdlab.options import WHOLE
 
 PROTOCOL = 1
 WAIT_S = 300.0  # for the other end to come, and for one measurement
@@ -32,7 +33,8 @@ RETRY_S = 0.2
 def address(text: str, where: str) -> tuple[str, int]:
     """``HOST:PORT`` as a pair; the host has to be said, since it decides who can connect."""
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    lowest = 0 if where == "--listen" else 1  # there 0 takes a free port
+    if not colon or not host or not WHOLE.fullmatch(port) or not lowest <= int(port) <= 65_535:
         raise BadInput(f"address {text!r}", "HOST:PORT, such as 127.0.0.1:7600", where)
     return host.strip("[]"), int(port)
 

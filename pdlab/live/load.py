@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import urllib.request
 from pathlib import Path
@@ -85,9 +86,27 @@ def ask(out: Path, resume: bool, asked: dict[str, Any]) -> None:
         (out / ASKED).write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
 
 
+def base(url: str) -> str:
+    """A server's address, to which the API's paths are added.
+
+    BadInput for one that has them already, and for a host that cannot be looked up.
+    """
+    parts = client.endpoint(url)
+    path = parts.path.rstrip("/")
+    if path.endswith(("/v1", "/v1/models", "/completions")):
+        raise BadInput(f"url {url!r:.80}", "the server's address alone", "URL",
+                       f"Leave out {path[path.index('/v1'):] if '/v1' in path else path}: it is added.")  # fmt: skip
+    try:
+        socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"host {parts.hostname!r} ({why})", "one that this machine can look up", "URL") from error
+    return url.rstrip("/")
+
+
 def first_model(url: str, insecure: bool = False) -> str:
     """The first model that the server lists."""
-    client.endpoint(url)
+    base(url)
     context = ssl._create_unverified_context() if insecure else None
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/v1/models", timeout=10, context=context) as answer:

@@ -42,6 +42,9 @@ def check(args: argparse.Namespace) -> None:
         for url in getattr(args, option):
             if not _is_server(url):
                 raise BadInput(repr(url), "a server such as http://127.0.0.1:8100", f"--{option}")
+        given = [url.rstrip("/") for url in getattr(args, option)]
+        if twice := next((url for url in given if given.count(url) > 1), None):
+            raise BadInput(f"{twice} a second time", "each server once", f"--{option}")
 
 
 def _is_server(url: str) -> bool:
@@ -51,4 +54,4 @@ def _is_server(url: str) -> bool:
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # the port is no number, or the host no address
         return False
-    return whole and url.isprintable() and not set(url) & set(" ?#\\")
+    return whole and url.isprintable() and not set(url) & set(" ?#@\\")

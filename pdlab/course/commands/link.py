@@ -40,15 +40,15 @@ def run(args: argparse.Namespace) -> int:
     largest size got less than ``--at-least-gb-s``."""
     from pdlab.live import link
 
-    sizes = [_bytes(text) for text in args.sizes.split(",")] if args.sizes else list(link.SIZES)
-    return _listen(args) if args.listen else _told(args, _measured(args, sizes))
+    sizes = [_bytes(text) for text in args.sizes.split(",")] if args.sizes is not None else list(link.SIZES)
+    return _listen(args) if args.listen is not None else _told(args, _measured(args, sizes))
 
 
 def _measured(args: argparse.Namespace, sizes: list[int]) -> Any:
     from pdlab.live import link, link_hosts
 
     delay = None if args.no_progress_delay else "auto"
-    if args.peer:
+    if args.peer is not None:
         return link_hosts.measure(
             *link_hosts.address(args.peer, "--peer"), sizes, args.repeats, args.descriptor_bytes,
             args.transport or link.AUTO, args.memory, args.wait, delay,

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from pdlab.measure import slo
     from pdlab.measure.plan import sha256
 
-    client.endpoint(args.url)
+    load.base(args.url)
     trace = load.trace(args.trace, args.rate, args.warmup + args.requests, args.prompt_tokens,
                        args.output_tokens, args.seed)  # fmt: skip
     if len(trace) <= args.warmup:
