@@ -473,7 +473,7 @@ def test_guesses_are_kept_and_never_marked(capsys: pytest.CaptureFixture[str], m
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("No guesses yet")
     assert lines[1].startswith("2.a no guess yet")
-    assert "none of the choices: up, down" in lines[3]
+    assert 'none of the choices: "up", "down"' in lines[3]
     assert [line.split() for line in lines[5:]] == [["guess", "you", "said", "what", "came", "out"], ["2.b", "up"], ["2.a", "30", "27.2144"]]
 
 

@@ -1,7 +1,7 @@
 """Reading an answer in any honest form, and carrying it between processes as JSON.
 
 ``read`` turns whatever a learner passed to ``check`` into one of a few plain forms: ``...``
-(nothing yet), bool, int, float, Fraction, str, list, dict, :class:`Bag`, :class:`Quantity`,
+(nothing yet), None, bool, int, float, Fraction, str, list, dict, :class:`Bag`, :class:`Quantity`,
 :class:`Calls` (what a function returned) and :class:`Other` (a thing that is no answer).
 A plain form holds no code, so the grader can judge it in its own process.
 """
@@ -12,7 +12,7 @@ import copy
 import dis
 import math
 from collections.abc import Callable, KeysView, Mapping, Sequence, Set, ValuesView
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -21,6 +21,7 @@ from typing import Any
 
 MOST_ITEMS, MOST_CHARACTERS, MOST_DEPTH, MOST_BITS = 1_000, 10_000, 6, 10_000
 MOST_VALUES, MOST_NAME = 10_000, 100  # values in all; characters of a type's or a unit's name
+MOST_BASES = 20
 _NO_BODY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP"}
 
 
@@ -48,10 +49,11 @@ class Other:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception instead of a result."""
+    """An exception instead of a result; ``bases`` are the exceptions that it is a kind of."""
 
     type: str
     text: str
+    bases: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def _read(value: Any, depth: int, left: list[int]) -> Any:
         return _look(part, depth + 1, left)
 
     if value is None or value is Ellipsis:
-        return Ellipsis
+        return value
     if isinstance(value, bool | int | float | Fraction | str):
         return _plain_scalar(value)
     if isinstance(value, Decimal):
@@ -99,7 +101,7 @@ def _read(value: Any, depth: int, left: list[int]) -> Any:
         return Other(_kind(value))
     if hasattr(value, "magnitude") and hasattr(value, "units"):
         number = inside(value.magnitude)
-        return Quantity(number, str(value.units)[:MOST_NAME]) if number is Ellipsis or is_number(number) else Other(_kind(value))
+        return Quantity(number, str(value.units)[:MOST_NAME]) if number is None or number is Ellipsis or is_number(number) else Other(_kind(value))
     if isinstance(value, Mapping):
         return {_key(k): inside(v) for k, v in _few(value.items())}
     if isinstance(value, Set) and not isinstance(value, KeysView):
@@ -162,8 +164,8 @@ def call(function: Any, cases: Sequence[Any]) -> Any:
         except NotImplementedError:
             results.append(Ellipsis)
         except BaseException as error:  # sys.exit() in a learner's function, too
-            results.append(Raised(_kind(error), _message(error)))
-    nothing = all(result is Ellipsis for result in results)
+            results.append(Raised(_kind(error), _message(error), _bases(error)))
+    nothing = all(result is None or result is Ellipsis for result in results)
     return Calls(tuple(results), nothing and _has_no_body(function))
 
 
@@ -172,6 +174,10 @@ def _message(error: BaseException) -> str:
         return " ".join(str(error)[:MOST_CHARACTERS].split())[:300]
     except Exception:
         return ""
+
+
+def _bases(error: BaseException) -> tuple[str, ...]:
+    return tuple(base.__name__[:MOST_NAME] for base in type(error).__mro__[1:MOST_BASES] if issubclass(base, Exception))
 
 
 def apply(function: Callable[..., Any], case: Any) -> Any:
@@ -192,6 +198,8 @@ def encode(plain: Any) -> Any:
     match plain:
         case _ if plain is Ellipsis:
             return ["nothing"]
+        case None:
+            return ["none"]
         case bool():
             return ["bool", plain]
         case int():
@@ -210,8 +218,8 @@ def encode(plain: Any) -> Any:
             return ["list", [encode(v) for v in plain]]
         case dict():
             return ["map", [[encode(k), encode(v)] for k, v in plain.items()]]
-        case Raised(kind, text):
-            return ["raised", kind, text]
+        case Raised(kind, text, bases):
+            return ["raised", kind, text, list(bases)]
         case Calls(results, stub):
             return ["calls", [encode(v) for v in results], stub]
         case Other(what):
@@ -253,6 +261,8 @@ def _decoded(document: Any, depth: int, left: list[int]) -> Any:
         match document:
             case ["nothing"]:
                 return Ellipsis
+            case ["none"]:
+                return None
             case ["bool", bool() as value]:
                 return value
             case ["text", str() as value]:
@@ -271,8 +281,8 @@ def _decoded(document: Any, depth: int, left: list[int]) -> Any:
                 return [inside(v) for v in _few(items)]
             case ["map", list() as pairs]:
                 return {inside(k): inside(v) for k, v in _few(pairs)}
-            case ["raised", str() as kind, str() as text]:
-                return Raised(short(kind), short(text))
+            case ["raised", str() as kind, str() as text, list() as bases]:
+                return Raised(short(kind), short(text), tuple(short(str(base))[:MOST_NAME] for base in bases[:MOST_BASES]))
             case ["calls", list() as results, bool() as stub]:
                 return Calls(tuple(inside(v) for v in _few(results)), stub)
             case ["other", str() as what]:
@@ -283,7 +293,7 @@ def _decoded(document: Any, depth: int, left: list[int]) -> Any:
 
 
 def is_nothing(plain: Any) -> bool:
-    """Whether an answer was never filled in: ``...``, empty text, an empty or all-``...`` collection."""
+    """Whether an answer was never filled in: ``...``, empty text, None, an empty or all-``...`` collection."""
     match plain:
         case str():
             return not plain.strip()
@@ -296,8 +306,8 @@ def is_nothing(plain: Any) -> bool:
         case Calls(_, stub):
             return stub
         case Quantity(number, _):
-            return number is Ellipsis
-    return plain is Ellipsis
+            return number is None or number is Ellipsis
+    return plain is None or plain is Ellipsis
 
 
 def is_number(plain: Any) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pdlab.course.answers import Bag, is_finite, is_number
 from pdlab.course.exercises import Exercise, Tolerance
-from pdlab.course.reading import Unreadable, key, number, truth, word
+from pdlab.course.reading import NEGATIONS, Unreadable, bare, key, number, parts, truth, word
 
 EXACT_REL, FLOAT_REL = 1e-12, 1e-9  # rounding in the last bits is never a mistake
+MOST_CHOICE = 200  # characters; a longer text is no choice, and not worth folding
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,27 @@ class Rules:
     def meant(self, plain: Any) -> str:
         """A word, with its synonyms made one.
 
-        A remark in brackets behind a choice does not change it, unless it names another: "measured (recorded)".
+        An article or a label before a choice does not change it ("letter B"), nor does a remark in brackets
+        behind it, unless that names another: "measured (recorded)".  Where one choice alone begins so, its
+        beginning is enough: "bytes" for "bytes on the wire".
         """
+        if isinstance(plain, str) and len(plain.strip()) > MOST_CHOICE:
+            return plain
         known = {word(choice): word(choice) for choice in self.choices} | dict(self.synonyms)
-        if word(plain) not in known and isinstance(plain, str) and (remarked := re.fullmatch(r"([^()]+)\(([^()]*)\)\s*", plain)):
+        if not isinstance(plain, str) or word(plain) in known:
+            return known.get(word(plain), word(plain))
+        if word(bare(plain)) in known:
+            return known[word(bare(plain))]
+        if remarked := re.fullmatch(r"([^()]+)\(([^()]*)\)\s*", plain):
             said, remark = word(remarked[1]), word(remarked[2])
             if said in known and not any(other in remark for other, means in known.items() if means != known[said]):
                 return known[said]
-        return known.get(word(plain), word(plain))
+        begun = [choice for choice in self.choices if _begins(parts(plain), parts(choice))]
+        return word(begun[0]) if len(begun) == 1 else word(plain)
+
+    def allows(self, said: str, expected: str) -> bool:
+        """Whether a word is one that the exercise knows: a choice, a synonym, or what is expected."""
+        return word(said) in map(word, (*self.choices, *(other for other, _ in self.synonyms), expected))
 
     def in_order(self, expected: list[Any]) -> bool:
         """Whether the order of a list counts: unless told, numbers are in order and words are not."""
@@ -65,6 +80,27 @@ class Rules:
 def _worth_naming(choices: Any) -> tuple[str, ...]:
     """The choices, unless there is only one: to name it would be to give it away."""
     return tuple(choices) if len(choices) > 1 else ()
+
+
+def _begins(said: list[str], choice: list[str]) -> bool:
+    """Whether these are the first words of a choice, and the rest does not turn their sense."""
+    rest = choice[len(said) :]
+    return bool(rest) and choice[: len(said)] == said and len("".join(said)) > 3 and not NEGATIONS & {*rest} and not {*said} <= NEGATIONS
+
+
+def in_words(plain: Any, expected: Any, rules: Rules) -> Any:
+    """An answer with None and infinity as the words "none" and "infinity", where the exercise knows these words."""
+    match plain:
+        case None if isinstance(expected, str) and rules.allows("none", expected):
+            return "none"
+        case float() if plain == math.inf and isinstance(expected, str) and rules.allows("infinity", expected):
+            return "infinity"
+        case list():
+            return [in_words(item, next(iter(expected), "") if isinstance(expected, list) else "", rules) for item in plain]
+        case dict():
+            wanted = {key(k): v for k, v in expected.items()} if isinstance(expected, dict) else {}
+            return {k: in_words(v, wanted.get(key(k)), rules.at(k)) for k, v in plain.items()}
+    return plain
 
 
 def matches(plain: Any, expected: Any, rules: Rules) -> bool:

@@ -13,10 +13,12 @@ from typing import Any
 
 from pdlab.course import answers, exercises, slips
 from pdlab.course.answers import Bag, Calls, Quantity, Raised, is_nothing
-from pdlab.course.compare import Rules, matches
+from pdlab.course.compare import Rules, in_words, matches
 from pdlab.course.exercises import Exercise, Tolerance
 from pdlab.course.feedback import Feedback
-from pdlab.course.reading import Unreadable, either_comma, key, named, number, small_b, spelled, thousands_dot, truth, word
+from pdlab.course.reading import (
+    Unreadable, either_comma, key, listed, named, number, one_dot, small_b, spelled, thousands_dot, truth, without_dot, word,
+)  # fmt: skip
 from pdlab.errors import BadInput
 
 _UNSET: Any = object()
@@ -25,6 +27,8 @@ MOST_SAID = 800  # characters; what was handed in may stand in it, whole
 
 def diagnose(exercise: Exercise, plain: Any, expected: Any = _UNSET) -> Feedback:
     """The feedback on a plain form; ``expected`` replaces the registry's value (a lab's own run)."""
+    if not exercise.is_function and not exercise.checker:
+        plain = in_words(plain, exercise.expected, Rules.of(exercise))
     if is_nothing(plain) and not (exercise.expected in ([], {}, "") and plain is not Ellipsis):
         return Feedback(exercise.id, "not attempted")
     if exercise.is_function:
@@ -35,8 +39,8 @@ def diagnose(exercise: Exercise, plain: Any, expected: Any = _UNSET) -> Feedback
         stored = answers.read(exercise.expected)
         wanted = stored if expected is _UNSET else answers.read(expected)
         finite = answers.is_number(wanted) and answers.is_finite(wanted)
-        if wanted is Ellipsis or answers.is_number(stored) and not finite:
-            raise BadInput("no value" if wanted is Ellipsis else spelled(wanted)[:80], "what your own run gave", f"check({exercise.id!r})", "The run may be incomplete; run it again.")
+        if wanted is None or wanted is Ellipsis or answers.is_number(stored) and not finite:
+            raise BadInput("no value" if wanted is None or wanted is Ellipsis else spelled(wanted)[:80], "what your own run gave", f"check({exercise.id!r})", "The run may be incomplete; run it again.")
         slip = _value(exercise, plain, wanted, live=not matches(wanted, stored, Rules.of(exercise)))
     if slip is None:
         return Feedback(exercise.id, "correct", says=exercise.why.strip(), points=exercise.points)
@@ -91,6 +95,8 @@ def _misread(plain: Any, expected: Any, rules: Rules) -> slips.Slip | None:
         return None
     if expected == int(expected) and abs(expected) >= 1000 and (says := thousands_dot(plain)):
         return "thousands-dot", says
+    if (dotless := without_dot(plain)) and matches(dotless, expected, rules):
+        return "thousands-dot", one_dot(plain)
     if expected != int(expected) and (says := either_comma(plain)):
         return "decimal-comma", says
     if (in_bytes := small_b(plain, rules.unit)) and matches(in_bytes, expected, rules):
@@ -140,7 +146,7 @@ def _slip(exercise: Exercise, plain: Any, expected: Any, rules: Rules) -> slips.
     try:
         value = number(plain, rules.unit)
         if rules.choices and not any(matches(choice, value, rules) for choice in rules.choices):
-            return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {', '.join(rules.choices)}"
+            return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {listed(rules.choices)}"
         if rules.choices:
             return "other-choice", "that is another one of the choices"
         return slips.off(value, expected, rules.unit, computed=exercise.kind != "find")
@@ -160,15 +166,15 @@ def _word_slip(exercise: Exercise, plain: Any, rules: Rules) -> slips.Slip:
     if isinstance(plain, str) and re.match(r"\s*[+-]?\d+,\d", plain):
         return "decimal-comma", f"{plain.strip()[:60]!r} looks like a decimal comma; write a point"
     if not isinstance(plain, str | bool) and rules.choices:
-        return "wrong-type", f"found {named(plain)}; one of: {', '.join(rules.choices)}"
-    if rules.choices and word(plain) not in map(word, rules.choices):
-        return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {', '.join(rules.choices)}"
+        return "wrong-type", f"found {named(plain)}; one of: {listed(rules.choices)}"
+    if rules.choices and rules.meant(plain) not in map(word, rules.choices):
+        return "not-a-choice", f"{spelled(plain)!r} is none of the choices: {listed(rules.choices)}"
     return "other-word", f"{spelled(plain)!r} is not it. hint({exercise.id!r}) gives the first step"
 
 
 def _list_slip(exercise: Exercise, plain: Any, expected: list[Any], rules: Rules) -> slips.Slip:
     known = set(map(word, rules.choices))
-    if isinstance(plain, str) and len(expected) > 1 and word(plain) not in known and (re.search(r"[\s,;]", plain.strip()) or set(word(plain)) <= known):
+    if isinstance(plain, str) and len(expected) > 1 and rules.meant(plain) not in known and (re.search(r"[\s,;]", plain.strip()) or set(word(plain)) <= known):
         form = "['…', '…'], each part in quotes of its own" if isinstance(expected[0], str) else "[…, …]"
         return "wrong-type", f"found {named(plain)}; give a list, as in {form}"
     items = _items(plain) if _items(plain) is not None else list(plain) if isinstance(plain, dict) else [plain]
@@ -181,8 +187,8 @@ def _list_slip(exercise: Exercise, plain: Any, expected: list[Any], rules: Rules
             return "wrong-count", f"found {len(items)} values, and their number is not right"
         return _each(exercise, dict(enumerate(items, 1)), dict(enumerate(expected, 1)), rules, "value")
     for item in items:
-        if rules.choices and isinstance(item, str) and word(item) not in map(word, rules.choices):
-            return "not-a-choice", f"{spelled(item)!r} is none of the choices: {', '.join(rules.choices)}"
+        if rules.choices and isinstance(item, str) and rules.meant(item) not in known:
+            return "not-a-choice", f"{spelled(item)!r} is none of the choices: {listed(rules.choices)}"
     right = sum(any(matches(item, one, rules) for item in items) for one in expected)
     wrong = sum(not any(matches(item, one, rules) for one in expected) for item in items)
     if wrong and right == len(expected):
@@ -197,10 +203,10 @@ def _mapping_slip(exercise: Exercise, plain: Any, expected: dict[Any, Any], rule
         return "wrong-type", f"found {named(plain)}, and a mapping (a dict) is asked for"
     said, wanted = {key(k): v for k, v in plain.items()}, {key(k): (k, v) for k, v in expected.items()}
     if strange := [k for k in plain if key(k) not in wanted]:
-        return "unknown-key", f"{spelled(strange[0])!r} is not one of the keys: {', '.join(map(str, expected))}"
+        return "unknown-key", f"{spelled(strange[0])!r} is not one of the keys: {listed(expected)}"
     empty = [str(k) for folded, (k, _) in wanted.items() if is_nothing(said.get(folded, ...))]
     if empty:
-        return "incomplete", f"still to be filled in: {', '.join(empty)}"
+        return "incomplete", f"still to be filled in: {listed(empty)}"
     return _each(exercise, {k: said[folded] for folded, (k, _) in wanted.items()}, expected, rules, "entry")
 
 
@@ -236,9 +242,11 @@ def _function(exercise: Exercise, plain: Any) -> slips.Slip | None:
             return mistake.kind, mistake.says
     at = right.index(False)
     result, case = plain.results[at], _spelled_call(name, exercise.cases[at])
+    if isinstance(result, Raised) and isinstance(wanted[at], Raised):
+        return "other-exception", f"{case} raises {result.type}, and it is an input to refuse with {wanted[at].type}"
     if isinstance(result, Raised):
         return "raises", f"{case} raises {result.type}" + (f": {result.text}" if result.text else "")
-    if result is Ellipsis:
+    if result is None or result is Ellipsis:
         return "no-return", f"{case} returns nothing. Is a `return` missing?"
     if isinstance(wanted[at], Raised):
         return "accepts-bad-input", f"{case} returns a value, and it is an input to refuse with {wanted[at].type}"
@@ -265,9 +273,9 @@ def _returned(exercise: Exercise, results: tuple[Any, ...], wanted: tuple[Any, .
 
 
 def _agrees(calls: Calls, wanted: tuple[Any, ...], rules: Rules) -> list[bool]:
-    """Case by case, whether the results are the wanted ones; the type of a wanted exception counts."""
+    """Case by case, whether the results are the wanted ones; an exception may be of a kind of the wanted one."""
     return [
-        isinstance(got, Raised) and got.type == want.type if isinstance(want, Raised) else matches(got, want, rules)
+        isinstance(got, Raised) and want.type in (got.type, *got.bases) if isinstance(want, Raised) else matches(got, want, rules)
         for got, want in zip(calls.results, wanted, strict=True)
     ]
 

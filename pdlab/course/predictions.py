@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.course import answers, feedback
-from pdlab.course.reading import spelled, word
+from pdlab.course.reading import listed, spelled, word
 
 FILE = "PDLAB_GUESSES"  # an environment variable: where guesses are kept; without it, in the kernel only
 
@@ -31,7 +31,7 @@ def keep(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> Non
     if answers.is_nothing(plain):
         says = "no guess yet. Put yours in place of the `...`; it is never marked."
     elif words and word(plain) not in map(word, words):
-        says = f"{spelled(plain)[:MOST_GUESS]!r} is none of the choices: {', '.join(words)}."
+        says = f"{spelled(plain)[:MOST_GUESS]!r} is none of the choices: {listed(words)}."
     else:
         said = spelled(plain)
         _kept[guess_id] = said if len(said) <= MOST_GUESS else said[: MOST_GUESS - 1] + "…"

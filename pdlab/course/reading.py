@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +17,11 @@ _NUMBER = re.compile(
 # A comma that parts no groups of three digits: 8,8643 and 0,125, not 1,449 or 655,360,000.
 _DECIMAL_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?(?!(?:[1-9]\d{0,2}(?:,\d{3})+)(?!\d))\d+,\d+(?![\d,]).*")
 _EITHER_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?[1-9]\d{0,2},\d{3}(?![\d,.]).*")
-_DOTS = re.compile(r"[~≈=]?\s*[1-9]\d{0,2}(?:\.\d{3})+(?![\d.]).*")
+_DOTS = re.compile(r"[~≈=]?\s*(?P<number>[1-9]\d{0,2}(?:\.\d{3})+)(?![\d.])\s*(?P<unit>.*)")
+# What people write before a number without meaning anything by it: "line 3", "a factor of 9", "about 12 ms".
+_BEFORE = re.compile(r"(?:(?:by\s+)?(?:an?\s+)?factor(?:\s+of)?|by|about|approximately|approx\.?|roughly|circa|ca\.?|line|row|number)\s+(?=[~≈=+\-−.\d])", re.I)
+_LABEL = re.compile(r"(?:the|an?|letter|line|row|case|day|statement|sentence|option|number)\s+", re.I)
+NEGATIONS = {"no", "not", "none", "never", "neither", "nor", "nothing", "without"}
 MOST_NUMBER_CHARACTERS = 200  # a number and its unit; a longer text is none, and the pattern would be slow on it
 _YES, _NO = {"yes", "true", "y"}, {"no", "false", "n"}
 
@@ -49,6 +54,7 @@ def number(plain: Any, unit: str) -> Any:
 
 
 def _quantity(text: str, unit: str) -> Quantity | Any:
+    text = _BEFORE.sub("", text.strip()[: MOST_NUMBER_CHARACTERS + 1], count=1)
     found = _NUMBER.fullmatch(text.strip()) if len(text) <= MOST_NUMBER_CHARACTERS else None
     if found and (found["unit"].startswith(",") or _DECIMAL_COMMA.fullmatch(text.strip())):
         raise Unreadable("decimal-comma", f"{text.strip()[:60]!r} looks like a decimal comma; write a point")
@@ -70,10 +76,25 @@ def either_comma(plain: Any) -> str:
 
 
 def thousands_dot(plain: Any) -> str:
-    """What to say of a text such as "277.217.280" where a whole number is asked for; else nothing."""
-    if not isinstance(plain, str) or not _DOTS.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]):
-        return ""
-    return f"{plain.strip()[:60]!r} has a dot between thousands, which is read as a decimal point; leave it out or write a comma"
+    """What to say of a text such as "277.217.280" or "1.449" where a whole number is asked for; else nothing.
+
+    Several dots can only part thousands.  One dot is a decimal point, the more so before a unit ("1.208 GB").
+    """
+    found = _DOTS.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]) if isinstance(plain, str) else None
+    if found and found["number"].count(".") > 1:
+        return f"{plain.strip()[:60]!r} has dots between thousands, and a dot is read as the decimal point; leave them out or write commas"
+    return one_dot(plain) if found and not found["unit"] else ""
+
+
+def one_dot(text: str) -> str:
+    """The doubt about a dot that may part thousands, voiced and not asserted."""
+    return f"{text.strip()[:60]!r} is read with a decimal point; if the dot is to part thousands, leave it out or write a comma"
+
+
+def without_dot(plain: Any) -> str:
+    """A text such as "1.449 tokens" with its dot taken as one between thousands; empty where there is none."""
+    found = _DOTS.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]) if isinstance(plain, str) else None
+    return f"{found['number'].replace('.', '')} {found['unit']}".strip() if found else ""
 
 
 def small_b(plain: Any, unit: str) -> str:
@@ -117,6 +138,21 @@ def word(plain: Any) -> str:
     return {"true": "yes", "false": "no"}.get(text, text)
 
 
+def bare(text: str) -> str:
+    """A text without an article or a label before it: "B" of "letter B"."""
+    return _LABEL.sub("", text.strip(), count=1)
+
+
+def parts(text: str) -> list[str]:
+    """The words of a text, folded."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def listed(words: Iterable[Any]) -> str:
+    """Choices or keys as feedback lists them: in quotes, since they may hold commas; numbers without."""
+    return ", ".join(said if re.fullmatch(r"[\d.,]+", said := str(one)) else f'"{said}"' for one in words)
+
+
 def key(plain: Any) -> Any:
     """A mapping's key: numbers by value (100, 100.0 and "100" are one), the rest as words."""
     try:
@@ -128,7 +164,7 @@ def key(plain: Any) -> Any:
 def spelled(plain: Any) -> str:
     """A plain form as a person would write it."""
     match plain:
-        case bool() | str() | int():
+        case None | bool() | str() | int():
             return str(plain)
         case float():
             return f"{plain:.10g}"
@@ -142,7 +178,7 @@ def spelled(plain: Any) -> str:
             return "[" + ", ".join(map(spelled, plain)) + "]"
         case dict():
             return "{" + ", ".join(f"{spelled(k)}: {spelled(v)}" for k, v in plain.items()) + "}"
-        case Raised(kind, text):
+        case Raised(type=kind, text=text):
             return f"{kind}: {text}"
     return "..." if plain is Ellipsis else named(plain)
 

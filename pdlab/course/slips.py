@@ -87,7 +87,7 @@ def _near(ratio: float, value: float, expected: float, unit: str) -> Slip | None
     if whole and counted and abs(value - expected) == 1 and 2 < abs(expected) < 10_000:
         return "off-by-one", "one away. If you counted, perhaps one end too many or too few; if you rounded, perhaps the other way"
     if whole and value == int(value) and abs(ratio - 1) <= 5e-3:
-        return "nearly", "very near, and not exact: perhaps a digit is mistyped, or something was rounded before the last step"
+        return "nearly", "very near, and the exact number is asked for: perhaps a digit is mistyped, or something was rounded before the last step"
     if abs(ratio - 1) <= 5e-3:
         return "rounded-too-early", "very near. Perhaps something was rounded on the way: keep more digits until the last step"
     if _is(value * expected, 1):
