@@ -60,13 +60,13 @@ The smaller OPT-13B: 40 layers, hidden size 5,120, FP16, 512 tokens.
 
 # %%
 opt_13b = 2 * 40 * 5120 * 2 * 512
-print(f"{opt_13b:,} B = {opt_13b / 1e9:.3f} GB = {opt_13b / 2**30:.3f} GiB   [hypothetical]")
+print(f"{opt_13b:,} B = {opt_13b / 1e9:.3f} GB = {opt_13b / 2**30:.3f} GiB   [published, arithmetic]")
 
 # %% [markdown]
 """
 ### Now you
 
-**OPT-66B has 64 layers and a hidden size of 9,216, in FP16.** How many bytes does one request of 512 tokens leave?
+**OPT-66B has 64 layers and a hidden size of 9,216, in FP16.** How many bytes exactly does one request of 512 tokens leave?
 """
 
 # %% exercise="4.1"
@@ -317,7 +317,7 @@ splits = list(range(1, 8))
 per_gpu = [min(5.6 * p, 10 * (8 - p)) / 8 for p in splits]
 ax = figure(
     "Three of seven splits lose to not splitting at all",
-    label="hypothetical", source="arithmetic on published rates: DistServe, figure 1 (13B, A100)",
+    label="hypothetical", source="published rates (DistServe, figure 1: 13B, A100); eight GPUs and a free hand-off assumed",
     xlabel="GPUs in prefill, of eight", ylabel="requests/s per GPU", size=(8, 4.6),
 )
 ax.plot(splits, per_gpu, color="#0072B2", marker="o", markersize=9, linewidth=2)
