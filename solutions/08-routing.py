@@ -20,7 +20,7 @@ A request arrives: 300 tokens, and no server has ever seen any of them. Two rout
 | router | what it does with the request |
 |---|---|
 | llm-d's prefix-based decider, threshold 2,048 | keeps it: decode prefills the prompt itself |
-| NVIDIA Dynamo's conditional disaggregation, as shipped | sends it away to a prefill server |
+| NVIDIA Dynamo's conditional disaggregation, with its default policy `isl_bounding` | sends it away to a prefill server |
 
 Nobody misconfigured anything. Each does what its documentation says. And short cold prompts are no rare case: the proposal of notebook 09 is about nothing else.
 
@@ -29,7 +29,7 @@ Guess first. Which single fact does one of them look at, and the other ignore? (
 
 # %%
 # One of these four, as it stands there.
-FACTS = ["length of the prompt", "share of the prompt", "length of the answer", "queue on prefill"]
+FACTS = ["length of the prompt", "share of the prompt", "length of the answer", "rack of the prefill server"]
 fact = ...
 ### BEGIN SOLUTION
 fact = "share of the prompt"
@@ -58,7 +58,7 @@ The natural measure is the part of the prompt that decode would have to compute 
 
 **llm-d** compares it with one threshold, `nonCachedTokens`. Below it, the prompt stays. The default is 0, which does not mean "everything leaves": it switches the rule off, and everything stays.
 
-**Dynamo** calls the same number the effective input length, and asks for two things. The prompt stays only if `uncached` is below 2,048 **and** the share `uncached / prompt` is below 0.7.
+**Dynamo** 1.6.1 comes with three policies. Its default, `isl_bounding`, calls the same number the effective input length and asks for two things: the prompt stays only if `uncached` is below 2,048 **and** the share `uncached / prompt` is below 0.7. The other two look at the load on prefill, with a threshold that you have to set. Under `prefill_load` a prompt stays where its prefill server is busier than that; under `isl_or_load`, where either condition holds. From here on *Dynamo's rule* means `isl_bounding`.
 
 Check both on a case you can do in your head. A prompt of 4,000 tokens, 3,000 of them held by decode: 1,000 are missing, a share of 0.25. Short, and a small share: it stays under both rules.
 
@@ -70,7 +70,7 @@ The same prompt, three times, as its cached part shrinks. The rules of this cour
 # %%
 for cached in (3000, 1900, 0):
     ask = policy.Ask(prompt_tokens=4000, cached_on_decode_tokens=cached)
-    for name, rule in (("llm-d, 2048", policy.llm_d(2048)), ("Dynamo", policy.dynamo())):
+    for name, rule in (("llm-d, 2048", policy.llm_d(2048)), ("isl_bounding", policy.dynamo())):
         decision = rule(ask)
         print(f"{cached:5,} cached  {name:12} {decision.side:6}  {decision.reason}")
 
@@ -99,7 +99,7 @@ check("8.1", llm_d_says)
 
 # %% [markdown]
 """
-The same four, and Dynamo's rule as shipped.
+The same four, and Dynamo's rule: `isl_bounding` with its default thresholds.
 """
 
 # %% exercise="8.2"
@@ -154,8 +154,8 @@ verdicts = np.array([[2 * llm_d(ask).remote + dynamo(ask).remote for ask in row]
 
 ax = figure(
     "Only short, mostly cold prompts divide the two rules",
-    label="published",
-    source="rules of llm-d (threshold 2,048) and Dynamo 1.6 (defaults), evaluated on a grid",
+    label="hypothetical",
+    source="rules as published: Dynamo 1.6 (isl_bounding, its defaults), llm-d (2,048 assumed, its default is 0)",
     xlabel="prompt length (tokens)",
     ylabel="share of the prompt that decode holds",
     xlog=True,
@@ -187,7 +187,7 @@ show_figure(
 """
 One region of disagreement, and it holds the request that this course ends with.
 
-You run Dynamo, and you want short cold prompts to stay. Its share threshold is a setting: 0.7 as shipped, anything from 0 to 1.
+You run Dynamo with `isl_bounding`, and you want short cold prompts to stay. Its share threshold is a setting: 0.7 as shipped, anything from 0 to 1.
 """
 
 # %% exercise="8.4"
@@ -203,9 +203,9 @@ check("8.4", threshold)
 
 # %% [markdown]
 """
-Is Dynamo's rule wrong, then? No. It protects something else: decode servers that never prefill have steady token gaps, whatever arrives. A cached prompt costs them little, so it may stay. A cold one, however short, is work of the kind that decode was freed from. llm-d's rule protects the hand-off budget instead. **Each rule is right about the cost it looks at.** Which cost matters to you is a measurement, not an opinion. Lab L4 takes it.
+So with `isl_bounding` it leaves, whatever the thresholds. With the two policies that look at load it stays while prefill is busy, which is another reason than its length. Is Dynamo's rule wrong, then? No. It protects something else: decode servers that never prefill have steady token gaps, whatever arrives. A cached prompt costs them little, so it may stay. A cold one, however short, is work of the kind that decode was freed from. llm-d's rule protects the hand-off budget instead. **Each rule is right about the cost it looks at.** Which cost matters to you is a measurement, not an opinion. Lab L4 takes it.
 
-**Is that really how Dynamo decides?** We asked its own router, version 1.6.1, with simulated engines behind it: 21 prompts around the edges above, under each of four settings, and the requests that filled the cache first. All 140 decisions were those of the rule you wrote (measured; `data/runs/dynamo`, and `make dynamo` asks again).
+**Is that really how Dynamo decides?** We asked its own router, version 1.6.1, with simulated engines behind it: 21 prompts around the edges above, under each of four settings of `isl_bounding`, and the requests that filled the cache first. All 140 decisions were those of the rule you wrote (measured; `data/runs/dynamo`, and `make dynamo` asks again). The two policies that look at load were not asked.
 
 One thing surprised us. The router must *know* what decode holds. In the first setting decode reported no cache events, and the router took every prompt for cold: all of them left, and nothing warned. The rule is only as good as the record it reads.
 
@@ -358,13 +358,13 @@ So the sentence is half right. There is a saving, and it is bytes, not prefill. 
 - **The link.** On a slow one no length justifies leaving; on a fast one the threshold falls.
 - **The interference.** A smaller chunk size shrinks it on the aggregated side (notebook 07), and the threshold rises.
 - **Traffic.** Conversations come back with long cached prefixes. Documents come once. The same rule gives two fleets.
-- **The router's version.** Conditional disaggregation is experimental in Dynamo 1.6. Read the rule again before you rely on it.
+- **The policy, and the router's version.** `prefill_load` and `isl_or_load` decide by load, so the same prompt may stay now and leave a second later. And conditional disaggregation is experimental in Dynamo 1.6: read the rule again before you rely on it.
 
 ## Recap
 
 1. Three choices: leave or stay, which prefill server, which decode server.
 2. Prefill goes by uncached tokens and queue; decode by load. A hit saves computing, and decode computes no prompt.
-3. llm-d looks at the missing tokens. Dynamo also asks for their share, and so a short cold prompt leaves.
+3. llm-d looks at the missing tokens. Dynamo's default policy, `isl_bounding`, also asks for their share, and so a short cold prompt leaves. Its two other policies look at load.
 4. A hit counts in whole blocks, from the first block on.
 5. A threshold comes from a measurement. Its unit is tokens, and its reason is somebody's latency.
 
@@ -372,7 +372,7 @@ Your guess from the start:
 """
 
 # %%
-guesses({"8.a": "share of the prompt: Dynamo asks for it"})
+guesses({"8.a": "share of the prompt: Dynamo's isl_bounding asks for it"})
 
 # %% [markdown]
 """
@@ -396,6 +396,6 @@ The requests that failed. It divides by the successful ones, so every failure ma
 ## Sources
 
 - llm-d inference scheduler, `prefix-based-pd-decider` (read in its source, accessed 2026-11-30).
-- NVIDIA Dynamo 1.6 documentation, router guide and *Disaggregated Serving*; conditional disaggregation is marked experimental (accessed 2026-11-30).
+- NVIDIA Dynamo 1.6 documentation, router guide, *Disaggregated Serving* and *Conditional Disaggregation* (its three policies; their names also in version 1.6.1's `kv_router_args.py`); conditional disaggregation is marked experimental (accessed 2026-11-30).
 - vLLM documentation, *Automatic Prefix Caching* and *NIXL connector usage*, version 0.33.0 (accessed 2026-11-30).
 """
