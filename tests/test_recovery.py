@@ -43,7 +43,7 @@ def test_there_is_no_third_attempt():
     assert retry_once([P0, P1], [D0, D1])(failed(), Route(D0, P1), 2) is None
 
 
-@pytest.mark.parametrize(("status", "again"), [(400, False), (404, False), (422, False), (500, True), (503, True)])
+@pytest.mark.parametrize(("status", "again"), [(400, False), (404, False), (422, False), (429, False), (500, True), (503, True)])
 def test_a_bad_request_is_not_sent_twice(status, again):
     """4xx says that the request is wrong; 5xx says that the server is."""
     route = retry_once([P0], [D0])(failed("prefill", "refused", status), Route(D0, P0), 1)

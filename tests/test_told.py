@@ -96,6 +96,10 @@ def apart(one: list[float], other: list[float]) -> bool:
     return one[1] < other[0] or other[1] < one[0]
 
 
+def repeated(fault: str) -> dict[str, str]:
+    return page("L3").row("Each fault many times", fault=fault)
+
+
 def mid_l4(rule: str, kind: str) -> float:
     (words,) = re.findall(rf"{re.escape(rule)}: (short [^;.]*)", page("L4").figures)
     return number(re.search(rf"{kind} ([\d,]+)", words)[1])
@@ -173,7 +177,7 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("01", r"is (\d+) to (\d+) ms with separate workers and (\d+) to (\d+) ms in one piece", lambda: ends("usual gap (ms)", "separate workers") + ends("usual gap (ms)", "one piece")),
     ("04", r"The same traffic is ([\d.]+) Gbit/s", lambda: f"{link.traffic_gbit_s(kv.kv_bytes(SHAPE, 512), 10):.1f}"),
     ("04", r"at 97 % busy, the mean wait is (\d+) sends long", lambda: f"{queueing.md1_mean_wait_s(10, 0.09664) / 0.09664:.0f}"),
-    ("05", r"With 8 sequences a step takes ([\d.]+) ms, with 26 it takes ([\d.]+) ms", lambda: tuple(f"{parts(page('07').row(SPLIT, **{'requests/s': rate})['TPOT P50/95/99, ms'])[0]:.1f}" for rate in ("4", "12"))),
+    ("05", r"With (\d+) sequences a step takes ([\d.]+) ms, with (\d+) it takes ([\d.]+) ms", lambda: tuple(value for rate in ("4", "12") for value in list(page("05").row("Three times the sequences", **{"requests/s": rate}).values())[1:])),
     ("05", r"Its (\d+) ms have more than one cause", lambda: f"{bill('C', '3 × TP4 + 1 × TP4') - bill('C', '2 × TP8, aggregated'):.0f}"),
     ("05", r"floor of notebook 03 for these bytes is ([\d.]+) ms", lambda: f"{link.bandwidth_floor_ms(kv.per_rank_bytes(SHAPE, 2000, 4), 25):.1f}"),
     ("05", r"hand-off takes more than four times that", lambda: bill("B", "3 × TP4 + 1 × TP4") > 4 * link.bandwidth_floor_ms(kv.per_rank_bytes(SHAPE, 2000, 4), 25)),
@@ -200,6 +204,7 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("08", r"leaves ([\d,]+) B a token, and a link of 1 GB/s moves that in ([\d.]+) ms", lambda: (f"{kv.kv_bytes(SHAPE, 1):,}", f"{link.bandwidth_floor_ms(kv.kv_bytes(SHAPE, 1), 1):.5f}")),
     ("09", r"at 4 requests a second the proposal's is a third shorter", lambda: 0.6 < usual_gap("disaggregated") / usual_gap("aggregated") < 0.72),
     ("L1", r"get a figure ten times as high", lambda: 8 < memory_gb_s("1,048,576") / memory_gb_s("4,096") < 13 and memory_gb_s("134,217,728") < memory_gb_s("1,048,576")),
+    ("L1", r"a message of 256 KiB gets more than four times the rate of one of 128 MiB", lambda: 4 < memory_gb_s("262,144") / memory_gb_s("134,217,728") < 5),
     ("L2", r"more than a quarter of the requests miss a target", lambda: number(page("L2").row("Aggregated serving at", **{"aggregated with": "chunk 1024"})["attainment"]) < 0.75),
     ("L2", r"At 1\.5 requests/s both lie above the 0\.90 of the gate", lambda: all(interval(sweep_2(design, "1.5"))[0] > 0.9 for design in ("aggregated", "disaggregated"))),
     ("L2", r"its interval\s+holds 0\.90\. The pair's lies above it altogether", lambda: interval(sweep_2("aggregated", "3"))[0] < 0.9 < interval(sweep_2("disaggregated", "3"))[0]),
@@ -210,6 +215,12 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("L2", r"the third lies among those of chunks of 512", lambda: scene_2("chunks of 512", "longest gap while it is (ms)")[0] < scene_2("another core", "longest gap while it is (ms)")[1] < scene_2("chunks of 512", "longest gap while it is (ms)")[1]),
     ("L2", r"About half of the pair's TTFT passes after prefill is done", lambda: 0.4 < after_prefill() < 0.6),
     ("L3", r"about three quarters of that had passed", lambda: 0.7 < page("L3").after("in the middle of a transfer: ")[0] / (22 * 262_144) < 0.8),
+    ("L3", r"in (\d+) of its (\d+) runs both servers were dead", lambda: (f"{number(repeated('decode killed before the first token')['runs']) - number(repeated('decode killed before the first token')['runs with a living server']):.0f}", repeated("decode killed before the first token")["runs"])),
+    ("L3", r"the single run let go after ([\d.]+) s", lambda: page("L3").row("How long blocks stayed", fault="dtype mismatch")["no block in use on them after (s)"]),
+    ("L3", r"Of the twenty one took ([\d.]+) s, more than two seconds over the lease", lambda: repeated("dtype mismatch")["no block in use on it after (s, at most)"]),
+    ("L3", r"wrong once in (\d+) runs", lambda: f"{sum(number(row['runs with a living server']) for row in page('L3').tables['Each fault many times']):.0f}"),
+    ("L3", r"would have been wrong once", lambda: page("L3").after("longer than the lease and two seconds: ") == [1]),
+    ("L3", r"It kept the ten seconds", lambda: all(number(row["no block in use on it after (s, at most)"]) < 16 for row in page("L3").tables["Each fault many times"])),
     ("L3", r"two rows made a second attempt", lambda: sum(row["attempts"] == "2" for row in page("L3").tables["Runs in which a token came or the router tried again"]) == 2),
     ("L4", r"waited (\d+) to (\d+) ms where it could stay", lambda: tuple(f"{ms:.0f}" for ms in sorted(mid_l4(rule, "short") for rule in ("local-below:200", "llm-d:200")))),
     ("L4", r"Under `all-local` it waited (\d+) ms", lambda: f"{mid_l4('all-local', 'short'):.0f}"),
