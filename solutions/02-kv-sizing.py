@@ -90,7 +90,7 @@ The course's own model has **80 layers, 8 KV heads, head_dim 128, in BF16**. It 
 # %% exercise="2.1"
 # Exercise 2.1
 one_layer = 2 * 8 * 128 * 2  # bytes of one token in one layer
-bytes_per_token = ...  # bytes of one token in the whole model
+bytes_per_token = ...  # bytes of one token in the whole model, exactly
 ### BEGIN SOLUTION
 bytes_per_token = one_layer * 80
 ### END SOLUTION
@@ -269,7 +269,7 @@ DeepSeek-V3 has 128 heads and yet keeps next to nothing. Its *multi-head latent 
 
 For DeepSeek-V3 that is 61 × (512 + 64) × 2 = 70,272 bytes a token, the figure that its authors print as 70.272 KB.
 
-A hypothetical MLA model has **40 layers, 128 heads, `kv_lora_rank` 512 and `qk_rope_head_dim` 64, in BF16**. How many bytes does one token leave?
+A hypothetical MLA model has **40 layers, 128 heads, `kv_lora_rank` 512 and `qk_rope_head_dim` 64, in BF16**. How many bytes exactly does one token leave?
 """
 
 # %% exercise="2.6"

@@ -293,7 +293,7 @@ print("; ".join(f"{count} prompts of {tokens} tokens" for tokens, count in sent.
 
 # %% [markdown]
 """
-How many **bytes** should NIXL have moved in that run?
+How many **bytes** exactly should NIXL have moved in that run?
 """
 
 # %% exercise="L2.5"

@@ -320,7 +320,7 @@ check("L4.4", grows)
 
 A cached prefix saves twice. A prompt that stays moves nothing. And of a prompt that leaves, decode pulls only the blocks that it doesn't hold already.
 
-Under `llm-d:200`, how many **bytes** should NIXL have moved in the whole run, warm-up included? A block is 128 slots of 23,040 B; a prompt's last block travels whole. `decided["llm-d:200"]` has `side`, `prompt_tokens` and `cached_tokens` of each request.
+Under `llm-d:200`, how many **bytes** exactly should NIXL have moved in the whole run, warm-up included? A block is 128 slots of 23,040 B; a prompt's last block travels whole. `decided["llm-d:200"]` has `side`, `prompt_tokens` and `cached_tokens` of each request.
 """
 
 # %% exercise="L4.5"

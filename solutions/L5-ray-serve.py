@@ -322,7 +322,7 @@ print(f"not answered: {int((sent['status'] != 'ok').sum())} of {len(sent)}")
 
 # %% [markdown]
 """
-How many **bytes** should NIXL have moved for those that were answered?
+How many **bytes** exactly should NIXL have moved for those that were answered?
 """
 
 # %% exercise="L5.5"
