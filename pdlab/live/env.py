@@ -19,11 +19,13 @@ from pathlib import Path
 
 import psutil
 
+from pdlab.errors import BadInput
 from pdlab.live import budget
 from pdlab.live.environment import ROOT, Environment, InstallFailed, Problem
 
-CPU_LOCK = ROOT / "requirements-live-cpu.lock"
-GPU_PINS = ("vllm==0.33.0", "nixl==1.5.1", "gguf==0.19.0")
+CPU_LOCK, GPU_LOCK = ROOT / "requirements-live-cpu.lock", ROOT / "requirements-live-gpu.lock"
+GPU_PINS = ("vllm==0.33.0", "nixl==1.5.1", "gguf==0.19.0")  # what the second was made of
+DEVICE_ENV = "PDLAB_DEVICE"
 TORCH_INDEX_ENV = "PDLAB_TORCH_INDEX"
 MEMORY_BYTES = 6 * 10**9
 
@@ -33,13 +35,25 @@ comes from the PyTorch project's CPU wheel index, whose address PyTorch's instal
 for "pip" and "CPU".  Set {TORCH_INDEX_ENV} to that address and run `make live-env` again."""
 
 
+def device() -> budget.Device:
+    """What the live environment is for: $PDLAB_DEVICE, else a GPU where it is installed for one, else what is here.
+
+    An image's build and a login node have no GPU, and their environment may yet be for one.
+    """
+    if (asked := os.environ.get(DEVICE_ENV, "auto")) != "auto":
+        return budget.device(asked)
+    return "cuda" if "vllm" in LIVE.versions() else budget.device()
+
+
 class Live(Environment):
-    """vLLM and NIXL, for the processor or the GPU that is here, and pdlab itself (for its plugin)."""
+    """vLLM and NIXL, for a processor or a GPU (:func:`device`), and pdlab itself (for its plugin)."""
 
     def parts(self) -> list[bytes]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         plugin = repr(project["entry-points"])  # what vLLM is to find
-        return [*super().parts(), *(part.encode() for part in (repr(GPU_PINS), budget.device(), plugin))]
+        kind = device()
+        lock = [GPU_LOCK.read_bytes()] if kind == "cuda" else []
+        return [*super().parts(), *lock, *(part.encode() for part in (repr(GPU_PINS), kind, plugin))]
 
     def problems(self, interpreter: str = sys.executable) -> list[Problem]:
         found = []
@@ -63,8 +77,8 @@ class Live(Environment):
         return found
 
     def fill(self) -> None:
-        if budget.device() == "cuda":
-            self.pip(*GPU_PINS)
+        if device() == "cuda":
+            self.pip("--no-deps", "--require-hashes", "-r", str(GPU_LOCK))
         else:
             self._fill_cpu("--no-deps", "-r", str(self.lock))
         # setuptools is there by now: building pdlab needs no download and no isolated environment
@@ -133,10 +147,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pdlab.live.env")
     parser.add_argument("name", nargs="?", choices=ALL, default="live")
     parser.add_argument("--python", default=sys.executable, help="make it with this one (default: this Python)")
+    parser.add_argument("--device", choices=tuple(budget.UNIT), help=f"what the live one is for (default: ${DEVICE_ENV}, else what is here)")
     asked = parser.parse_args(arguments)
     chosen = ALL[asked.name]
+    if asked.device:
+        os.environ[DEVICE_ENV] = asked.device
     try:
         chosen.install(asked.python)
+    except BadInput as error:
+        print(f"pdlab: {DEVICE_ENV}: {error}", file=sys.stderr)
+        return 2
     except InstallFailed as error:
         print(f"The {chosen.name} environment could not be set up.\n{error}", file=sys.stderr)
         return 1
