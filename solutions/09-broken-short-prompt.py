@@ -337,10 +337,9 @@ repair.try_out(changes)
 # %% [markdown]
 # ## Your verdict
 #
-# Now write it down, in a form that can be checked. Where a field names its words, use them or your
-# own: there are many honest ways to say the same thing, and the checker reads for what you *claim*.
-# It rejects a verdict that adopts, and one that claims a violation nobody measured. It rejects one
-# that claims the opposite, too.
+# Now write it down, in a form that can be checked: three numbers, and for every other field one of the
+# words that stand beside it. A verdict that adopts is rejected, and so is one that claims a violation
+# nobody measured, or the opposite.
 #
 # For the reasons, take all that hold from these seven:
 #
@@ -355,30 +354,31 @@ repair.try_out(changes)
 # %% exercise="9.9"
 # Exercise 9.9
 verdict = {
-    "decision": ...,  # adopt, not yet or reject
-    "itl_slo": ...,  # the P95 ITL target under the proposal: met, missed or not shown
+    "decision": ...,  # "adopt", "not yet" or "reject"
+    "itl_slo": ...,  # the P95 ITL target under the proposal: "met", "missed" or "not shown"
     "handoff_floor_ms": ...,
     "added_ms": ...,
     "room_ms": ...,
-    "floor_is": ...,  # what kind of number the floor is
-    "bandwidth": ...,  # which bandwidth went into it
-    "baseline": ...,  # what the proposal must be compared with, and what is done to it first
-    "label": ...,  # the evidence label of these numbers
-    "next_step": ...,  # what would settle the question
+    "floor_is": ...,  # for one request: "lower bound", "typical value", "percentile" or "upper bound"
+    "bandwidth": ...,  # what went into it: "effective" or "peak"
+    "baseline": ...,  # the opponent: "aggregated, tuned", "aggregated, as it is" or "the proposal"
+    "label": ...,  # of these numbers: "hypothetical", "published", "simulated" or "measured"
+    "next_step": ...,  # "sweep of both designs", "sweep of the proposal", "finer calculation",
+    #                    "faster link", "roll out to a tenth" or "nothing"
     "because": ...,  # letters of the reasons that hold, as in ["X", "Y"]
 }
 ### BEGIN SOLUTION
 verdict = {
-    "decision": "insufficient evidence to adopt",
+    "decision": "not yet",
     "itl_slo": "not shown",
     "handoff_floor_ms": handoff_floor_ms,
     "added_ms": added_ms,
     "room_ms": room_ms,
-    "floor_is": "a lower bound for one request",
-    "bandwidth": "effective payload bandwidth, setup apart",
-    "baseline": "aggregated, chunk size tuned first, same GPUs",
+    "floor_is": "lower bound",
+    "bandwidth": "effective",
+    "baseline": "aggregated, tuned",
     "label": "hypothetical",
-    "next_step": "an end-to-end sweep of both designs with one trace, and the routing rule in it",
+    "next_step": "sweep of both designs",
     "because": ["A", "C"],
 }
 ### END SOLUTION

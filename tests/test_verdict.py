@@ -1,153 +1,89 @@
-"""The verdict checker: honest verdicts pass whatever their words, overclaims fail with their kind."""
+"""The verdict checker: the printed words and their spellings are read, and no sentence passes by a word in it."""
 
 import pytest
 
 from pdlab.course.exercises import folder
-from pdlab.course.verdict import FIELDS, REASONS, judge
+from pdlab.course.verdict import FIELDS, REASONS, WORDS, folded, judge
 
 ROOT = folder().parents[1]
 
 RIGHT = {
-    "decision": "insufficient evidence to adopt",
+    "decision": "not yet",
     "itl_slo": "not shown",
     "handoff_floor_ms": 10.8304,
     "added_ms": 8.8304,
     "room_ms": 15,
-    "floor_is": "a lower bound for one request",
+    "floor_is": "lower bound",
     "bandwidth": "effective",
-    "baseline": "aggregated, chunk size tuned first",
+    "baseline": "aggregated, tuned",
     "label": "hypothetical",
-    "next_step": "an end-to-end sweep of both designs at an equal budget",
+    "next_step": "sweep of both designs",
     "because": ["A", "C"],
 }
+TEXTS = tuple(WORDS)
 
 HONEST = [
     {},
+    {"decision": "Not yet."},
+    {"decision": "NOT-YET"},
     {"decision": "Insufficient evidence."},
-    {"decision": "not enough evidence to adopt this"},
-    {"decision": "Do not adopt until an end-to-end sweep exists"},
-    {"decision": "don't adopt yet: the case is not proven"},
-    {"decision": "We lack evidence. Keep short prompts local for now."},
-    {"decision": "reject for lack of evidence"},
-    {"decision": "Rejected: nobody measured the tail"},
+    {"decision": "insufficient evidence to adopt"},
+    {"decision": "Not enough evidence to adopt"},
+    {"decision": "do not adopt until a sweep exists"},
+    {"decision": "don't adopt yet"},
+    {"decision": "Don’t adopt yet"},
     {"decision": "hold; measure first"},
     {"decision": "INCONCLUSIVE"},
-    {"decision": "cannot decide on this evidence"},
-    {"decision": "unproven, stay aggregated"},
-    {"decision": "defer the decision until both designs were swept"},
-    {"decision": "evidence does not support adoption"},
-    {"decision": "no, the evidence is missing"},
-    {"itl_slo": "unknown"},
-    {"itl_slo": "no violation shown"},
-    {"itl_slo": "not measured"},
+    {"decision": "reject for lack of evidence"},
+    {"itl_slo": "Not shown."},
     {"itl_slo": "not_evaluable"},
-    {"itl_slo": "can't tell without a sweep"},
+    {"itl_slo": "unknown"},
+    {"itl_slo": "We don’t know."},
+    {"itl_slo": "I don't know"},
+    {"itl_slo": "nobody knows"},
+    {"itl_slo": "can't tell"},
+    {"itl_slo": "neither met nor missed is shown"},
     {"handoff_floor_ms": "10.8304 ms", "added_ms": "8.8304 ms"},
     {"handoff_floor_ms": 10.83, "added_ms": 8.83, "room_ms": 15.0},
-    {"floor_is": "one request's minimum, not a percentile"},
-    {"floor_is": "best case for a single request"},
-    {"bandwidth": "sustained payload bandwidth, 10 GB/s"},
-    {"bandwidth": "effective 10 GB/s, not the peak"},
-    {"baseline": "tuned aggregated serving (max_num_batched_tokens swept)".replace("_", " ")},
-    {"baseline": "aggregation with the best chunk size, not its default"},
-    {"baseline": "2 aggregated replicas, chunked prefill tuned, same 16 GPUs"},
+    {"handoff_floor_ms": 10.8, "added_ms": "8.83 ms"},
+    {"floor_is": "a lower bound for one request"},
+    {"floor_is": "one request's minimum"},
+    {"floor_is": "Best case for a single request"},
+    {"bandwidth": "effective bandwidth"},
+    {"bandwidth": "effective, 10 GB/s"},
+    {"bandwidth": "sustained payload bandwidth"},
+    {"baseline": "Aggregated tuned"},
+    {"baseline": "Tuned aggregated serving"},
+    {"baseline": "aggregated, chunk size tuned first"},
     {"label": "Hypothetical (assumed inputs)"},
-    {"label": "hypothetical, not measured"},
-    {"next_step": "benchmark both with the same trace"},
+    {"label": "hypothetical."},
+    {"next_step": "an end-to-end sweep of both designs at an equal budget"},
+    {"next_step": "benchmark both"},
     {"because": "A, C"},
     {"because": "c and a"},
     {"because": "CA"},
     {"because": {"A", "C"}},
     {"because": ("c", "a")},
-    {"itl_slo": "we don't know"},
-    {"itl_slo": "We don’t know."},
-    {"itl_slo": "I don't know"},
-    {"itl_slo": "don't know"},
-    {"itl_slo": "we do not know"},
-    {"itl_slo": "Nothing"},
-    {"itl_slo": "nothing is known"},
-    {"itl_slo": "it isn't known"},
-    {"itl_slo": "nobody knows"},
-    {"itl_slo": "nobody has shown that it holds"},
-    {"itl_slo": "nobody has shown that it is missed"},
-    {"itl_slo": "neither met nor missed is shown"},
-    {"itl_slo": "neither shown to hold nor shown to fail"},
-    {"itl_slo": "no one has measured it"},
-    {"itl_slo": "it may be met or missed; nobody measured"},
-    {"itl_slo": "cannot be judged from a floor"},
-    {"itl_slo": "there is no evidence that it is met"},
-    {"itl_slo": "The evidence says nothing about it: not known"},
-    {"itl_slo": "an open question"},
-    {"itl_slo": "no data"},
-    {"itl_slo": "nobody has looked"},
-    {"itl_slo": "We know nothing about it"},
-    {"itl_slo": "It is not shown to be met, nor to be missed"},
-    {"itl_slo": "Not shown. The baseline meets it."},
-    {"itl_slo": "unknowable without measuring"},
-    {"decision": "No, don't adopt"},
-    {"decision": "We should not do this yet"},
-    {"decision": "I do not support this yet"},
-    {"decision": "send it back"},
-    {"decision": "Keep the current setup until measured"},
-    {"decision": "I vote no until there is evidence"},
-    {"decision": "there isn't enough evidence to decide"},
-    {"next_step": "compare both designs under load"},
-    {"decision": "not yet"},
-    {"decision": "Not yet."},
-    {"decision": "so: not yet"},
-    {"decision": "I recommend against adopting until a sweep exists"},
-    {"decision": "I can't approve this yet"},
-    {"decision": "I can’t approve this yet"},
-    {"decision": "I would not adopt this"},
-    {"decision": "We shouldn't roll it out now"},
-    {"decision": "adoption is not justified by this"},
-    {"decision": "adopting it would be premature"},
-    {"decision": "The evidence isn't enough"},
-    {"decision": "Come back with a measurement"},
-    {"decision": "Bring a sweep of both designs first"},
-    {"decision": "I need a benchmark before I can say anything"},
-    {"decision": "insufficient evidence to approve"},
-    {"decision": "too early to deploy"},
-    {"decision": "no measurement, no decision"},
-    {"baseline": "aggregated, tuned"},
-    {"baseline": "tuned aggregated fleet, 16 GPUs"},
-    {"baseline": "today's fleet, its batch size tuned"},
-    {"baseline": "aggregated rather than disaggregated, best chunk size"},
-    {"handoff_floor_ms": 10.8, "added_ms": "8.83 ms"},
-    {"next_step": "deploy both designs on a test cluster and run the same sweep"},
-    {"next_step": "not another calculation, but an end-to-end sweep"},
 ]
 
 WRONG = [
     ({"decision": "adopt"}, "adopts"),
-    ({"decision": "Adopt it for long prompts and short ones"}, "adopts"),
-    ({"decision": "approve"}, "adopts"),
-    ({"decision": "Yes"}, "adopts"),
-    ({"decision": "go ahead, 10.8 ms is small"}, "adopts"),
-    ({"decision": "roll it out to ten percent"}, "adopts"),
+    ({"decision": "Approve"}, "adopts"),
+    ({"decision": "yes"}, "adopts"),
     ({"decision": "LGTM"}, "adopts"),
-    ({"decision": "accept the proposal"}, "adopts"),
-    ({"decision": "insufficient evidence; but adopt anyway"}, "adopts"),
-    ({"next_step": "deploy it and watch the dashboards"}, "adopts"),
-    ({"because": "The budget is met, so we adopt it."}, "adopts"),
-    ({"decision": "reject: it violates the ITL target"}, "claims-violation"),
-    ({"because": "P95 ITL will exceed 50 ms."}, "claims-violation"),
-    ({"because": "It breaks the SLO."}, "claims-violation"),
-    ({"because": "The hand-off makes us miss the ITL target."}, "claims-violation"),
-    ({"because": "The evidence is thin. The tail latency violates the target."}, "claims-violation"),
-    ({"because": "Short prompts then fail their SLO"}, "claims-violation"),
+    ({"decision": "reject"}, "rejects-outright"),
+    ({"decision": "bad idea"}, "rejects-outright"),
+    ({"decision": ""}, "missing-field"),
+    ({"itl_slo": "met"}, "claims-no-violation"),
+    ({"itl_slo": "it holds"}, "claims-no-violation"),
+    ({"itl_slo": "no violation"}, "claims-no-violation"),
+    ({"itl_slo": "missed"}, "claims-violation"),
     ({"itl_slo": "violated"}, "claims-violation"),
-    ({"itl_slo": "exceeded"}, "claims-violation"),
-    ({"itl_slo": "P95 goes above 50 ms"}, "claims-violation"),
-    ({"itl_slo": "not violated"}, "claims-no-violation"),
-    ({"itl_slo": "met with 15 ms to spare"}, "claims-no-violation"),
-    ({"itl_slo": "within target"}, "claims-no-violation"),
-    ({"because": "35 + 10.8304 = 45.83 ms at P95."}, "floor-as-percentile"),
-    ({"because": "P95 becomes 43.83 ms, which is fine."}, "floor-as-percentile"),
-    ({"because": "10.8304 ms is the P95 of the hand-off."}, "floor-as-percentile"),
-    ({"floor_is": "p95"}, "floor-as-percentile"),
+    ({"itl_slo": "not met"}, "claims-violation"),
+    ({"floor_is": "P95"}, "floor-as-percentile"),
     ({"floor_is": "the tail"}, "floor-as-percentile"),
-    ({"floor_is": "average hand-off"}, "floor-as-percentile"),
+    ({"floor_is": "typical value"}, "floor-as-percentile"),
+    ({"floor_is": "an upper bound"}, "other-side"),
     ({"room_ms": 6.1696}, "floor-as-percentile"),
     ({"room_ms": 4.1696}, "floor-as-percentile"),
     ({"room_ms": -15}, "sign"),
@@ -157,45 +93,38 @@ WRONG = [
     ({"handoff_floor_ms": 9.8304}, "setup-left-out"),
     ({"handoff_floor_ms": 8.86432}, "peak-bandwidth"),
     ({"handoff_floor_ms": 7.86432}, "peak-bandwidth"),
+    ({"handoff_floor_ms": "10,8304"}, "decimal-comma"),
     ({"added_ms": 6.86432}, "peak-bandwidth"),
     ({"added_ms": 9.8304}, "setup-twice"),
     ({"added_ms": 10.8304}, "interference-not-subtracted"),
     ({"added_ms": 12.8304}, "interference-added"),
     ({"added_ms": -8.8304}, "sign"),
     ({"added_ms": 1}, "wrong-number"),
+    ({"added_ms": 8.8}, "wrong-number"),
     ({"added_ms": "a lot"}, "not-a-number"),
     ({"added_ms": True}, "not-a-number"),
     ({"room_ms": float("nan")}, "not-a-number"),
     ({"bandwidth": "peak"}, "peak-bandwidth"),
     ({"bandwidth": "100 Gbit/s line rate"}, "peak-bandwidth"),
-    ({"bandwidth": "10 GB/s"}, "bandwidth-unclear"),
     ({"baseline": "aggregated with default settings"}, "untuned-baseline"),
-    ({"baseline": "aggregated vLLM"}, "untuned-baseline"),
-    ({"baseline": "the current fleet as is"}, "untuned-baseline"),
+    ({"baseline": "aggregated, not tuned"}, "untuned-baseline"),
+    ({"baseline": "as it is"}, "untuned-baseline"),
+    ({"baseline": "disaggregated, tuned"}, "wrong-baseline"),
     ({"label": ""}, "label-dropped"),
     ({"label": None}, "label-dropped"),
     ({"label": "none"}, "label-dropped"),
     ({"label": "measured"}, "label-wrong"),
-    ({"label": "published"}, "label-wrong"),
+    ({"label": "Published"}, "label-wrong"),
     ({"label": "simulated"}, "label-wrong"),
-    ({"label": "true"}, "label-wrong"),
     ({"next_step": "nothing"}, "no-next-step"),
+    ({"next_step": "no sweep needed"}, "no-next-step"),
     ({"next_step": "buy a faster link"}, "no-next-step"),
-    ({"decision": "reject", "because": "It is slower for short prompts."}, "rejects-outright"),
-    ({"decision": "bad idea", "because": "The path gains 8.83 ms."}, "rejects-outright"),
-    ({"decision": "maybe later on a Tuesday", "because": "Because of the numbers."}, "unclear-decision"),
-    ({"decision": ""}, "missing-field"),
+    ({"next_step": "finer calculation"}, "no-next-step"),
+    ({"next_step": "sweep of the proposal"}, "one-sided"),
+    ({"next_step": "deploy it and watch the dashboards"}, "adopts"),
     ({"because": ...}, "missing-field"),
     ({"because": []}, "missing-field"),
     ({"confidence": "high"}, "unknown-field"),
-    # A floor added to a percentile, in whatever words and in whatever field.
-    ({"because": "ITL P95 = 35 + 8.83"}, "floor-as-percentile"),
-    ({"because": "The P95 rises by 8.8 ms"}, "floor-as-percentile"),
-    ({"because": "It makes ITL worse by 8.8 ms"}, "floor-as-percentile"),
-    ({"because": "P95 ITL goes to 43.8 ms"}, "floor-as-percentile"),
-    ({"decision": "not yet: P95 ITL grows by about 9 ms"}, "floor-as-percentile"),
-    ({"decision": "not yet, since the tail gets longer by the floor"}, "floor-as-percentile"),
-    ({"itl_slo": "35 ms plus 8.8 ms"}, "floor-as-percentile"),
     ({"because": ["B"]}, "floor-as-percentile"),
     ({"because": ["A", "C", "D"]}, "floor-as-percentile"),
     ({"because": ["A", "E"]}, "claims-violation"),
@@ -205,49 +134,70 @@ WRONG = [
     ({"because": "c"}, "reason-missing"),
     # No reason at all, and reasons that no program can judge fairly.
     ({"because": "ok"}, "reasons-by-letter"),
-    ({"because": "because"}, "reasons-by-letter"),
+    ({"because": "P95 ITL will exceed 50 ms."}, "reasons-by-letter"),
     ({"because": "The floor is no percentile."}, "reasons-by-letter"),
     ({"because": ["A", "Z"]}, "reasons-by-letter"),
     ({"because": 5}, "reasons-by-letter"),
-    # What is known of the target.
-    ({"itl_slo": "met"}, "claims-no-violation"),
-    ({"itl_slo": "it holds"}, "claims-no-violation"),
-    ({"itl_slo": "nobody measured it, but it is met"}, "claims-no-violation"),
-    ({"itl_slo": "unknown, it is within the target"}, "claims-no-violation"),
-    ({"itl_slo": "no violation"}, "claims-no-violation"),
-    ({"itl_slo": "not met"}, "claims-violation"),
-    ({"itl_slo": "missed"}, "claims-violation"),
-    ({"itl_slo": "it does not hold"}, "claims-violation"),
-    ({"itl_slo": "35 ms"}, "unclear-itl"),
-    ({"itl_slo": "interesting"}, "unclear-itl"),
-    # A decision that can be read two ways is asked for again; nobody is accused.
-    ({"decision": "nothing speaks against adopting it"}, "unclear-decision"),
-    ({"decision": "no reason not to adopt"}, "unclear-decision"),
-    ({"decision": "no more evidence is needed"}, "unclear-decision"),
-    ({"decision": "adopt once somebody has time"}, "unclear-decision"),
-    ({"decision": "adopt unless somebody objects"}, "unclear-decision"),
-    ({"decision": "no"}, "unclear-decision"),
-    ({"decision": "not bad, adopt"}, "unclear-decision"),
-    ({"decision": "don't hesitate, adopt"}, "unclear-decision"),
-    ({"decision": "evidence supports adopting"}, "adopts"),
-    ({"itl_slo": "P95 increases to 45 ms"}, "floor-as-percentile"),
-    ({"itl_slo": "not violated, as shown"}, "claims-no-violation"),
-    ({"decision": "Let's do it now: approve"}, "adopts"),
-    ({"decision": "We adopt the plan"}, "adopts"),
-    ({"decision": "approved"}, "adopts"),
-    ({"baseline": "disaggregated, tuned"}, "wrong-baseline"),
-    ({"baseline": "aggregated, not tuned"}, "untuned-baseline"),
-    ({"baseline": "aggregated, no need to tune"}, "untuned-baseline"),
-    ({"next_step": "no sweep needed"}, "no-next-step"),
-    ({"handoff_floor_ms": "10,8304"}, "decimal-comma"),
-    ({"added_ms": 8.8}, "wrong-number"),
 ]
+
+# Sentences that hold a right word and say the reverse, or may be read either way.
+REVERSED = {
+    "decision": [
+        "there is sufficient evidence, no reason to hold back", "not yet is what a coward says: do it", "no reason not to adopt",
+        "the evidence is not missing at all", "disaggregate all prompts; no measurement needed", "stop waiting for more evidence",
+        "reject the idea that evidence is missing; go", "hold the old design no longer", "insufficient evidence; but adopt anyway",
+        "switch to it, insufficient evidence never hurt anybody", "adopt, not yet or reject", "not yet done, so let's begin",
+    ],
+    "itl_slo": [
+        "it may not exceed 50 ms, and it won't", "nobody can doubt that it is met", "not shown to fail, hence fine", "unknown to the author, but missed",
+        "certainly not known to be a problem", "met or missed", "not shown, so met",
+    ],
+    "floor_is": ["an upper bound, not a lower bound", "not a lower bound", "never a minimum", "not the floor of anything", "a lower bound for P95"],
+    "bandwidth": ["not effective, the data-sheet", "anything but effective", "the peak, not effective", "nominal, not sustained", "not the peak"],
+    "baseline": [
+        "aggregated, and tuning is not needed", "aggregated, tuned by nobody", "aggregated, best left alone", "disaggregated tuned, not aggregated",
+        "aggregated whose chunk size is anything but tuned", "the proposal, aggregated",
+    ],
+    "label": ["hypothetical my foot, these are real", "not only hypothetical", "anything but hypothetical", "isn't hypothetical", "not hypothetical"],
+    "next_step": [
+        "a sweep is the last thing we need", "ignore any sweep", "stop measuring", "measuring is pointless", "go live; a trial is a waste",
+        "cancel the benchmark", "no sweep of both designs", "sweep of both designs is not needed",
+    ],
+}  # fmt: skip
 
 
 def test_the_lists_are_as_long_as_promised():
-    """At least 25 honest verdicts and 40 wrong ones are tried."""
-    assert len(HONEST) >= 25
-    assert len(WRONG) >= 40
+    """At least 25 honest verdicts, 40 wrong ones and 45 reversed sentences, over every field of words."""
+    assert len(HONEST) >= 25 and len(WRONG) >= 40
+    assert set(REVERSED) == set(TEXTS) and sum(map(len, REVERSED.values())) >= 45
+
+
+@pytest.mark.parametrize("field", TEXTS)
+def test_a_sentence_is_never_searched_for_a_word(field):
+    """A sentence that says the reverse is not accepted, and one that is no word of the list is asked for again."""
+    for text in REVERSED[field]:
+        finding = judge(RIGHT | {field: text})
+        assert finding.kind == "unclear-word" and not finding.ok, text
+        assert all(f'"{name}"' in finding.says for name in WORDS[field])
+
+
+@pytest.mark.parametrize("field", TEXTS)
+def test_each_word_around_a_right_spelling_undoes_it(field):
+    """Each accepted spelling with a denial before or behind it is accepted no more."""
+    right = [spelling for name, word in WORDS[field].items() if not word.kind for spelling in (name, *word.also)]
+    for text in right:
+        assert judge(RIGHT | {field: text}).ok, text
+        for turned in (f"not {text}", f"anything but {text}", f"{text}? no", f"{text} is nonsense", f"no longer {text}", f"never {text}"):
+            assert not judge(RIGHT | {field: turned}).ok, turned
+
+
+def test_one_spelling_means_one_word():
+    """No spelling stands under two words of a field, and exactly one word of each field is right."""
+    for field, words in WORDS.items():
+        spellings = [folded(text) for name, word in words.items() for text in (name, *word.also)]
+        assert len(spellings) == len(set(spellings)), field
+        assert [word.kind for word in words.values()].count("") == 1
+        assert all(len(word.says) > 20 for word in words.values() if word.kind)
 
 
 def _name(change: object) -> str:
@@ -258,7 +208,7 @@ def _name(change: object) -> str:
 
 @pytest.mark.parametrize("change", HONEST, ids=_name)
 def test_honest_verdicts_pass(change):
-    """Every honest form of *insufficient evidence* is accepted."""
+    """Every usual spelling of the right words, numbers and reasons is accepted."""
     finding = judge(RIGHT | change)
     assert finding.ok, (finding.kind, finding.says)
 
@@ -306,10 +256,17 @@ def test_the_notebook_prints_the_reasons():
         assert f"**{letter}.** {reason.says}" in page
 
 
-@pytest.mark.parametrize("verdict", ["maybe", "interesting", "see above", "???", "let us talk"])
-@pytest.mark.parametrize("field", ["decision", "itl_slo"])
-def test_what_cannot_be_read_accuses_nobody(field, verdict):
-    """A text that says nothing plain is asked for again in plain words."""
-    finding = judge(RIGHT | {field: verdict})
-    assert finding.kind.startswith("unclear") or finding.kind == "missing-field"
-    assert "not " in finding.says
+@pytest.mark.parametrize("said", ["maybe", "interesting", "see above", "???", "evidence does not support adoption", 3, ["not yet"], {"x": 1}, True])
+@pytest.mark.parametrize("field", TEXTS)
+def test_what_is_no_word_accuses_nobody(field, said):
+    """A text or a thing that is none of the words is asked for again, with all of them named."""
+    finding = judge(RIGHT | {field: said})
+    assert finding.kind == "unclear-word" and "whichever you mean" in finding.says
+
+
+def test_the_notebook_prints_the_words():
+    """Each field of words has its words beside it, all of them, in the notebook's answer cell."""
+    page = (ROOT / "solutions" / "09-broken-short-prompt.py").read_text(encoding="utf-8").split("# Exercise 9.9")[1].split("### BEGIN")[0]
+    for field, words in WORDS.items():
+        line = page.split(f'"{field}": ...,')[1].split(": ...")[0]
+        assert all(f'"{name}"' in line for name in words), field

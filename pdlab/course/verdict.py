@@ -1,9 +1,9 @@
 """The verdict of notebook 09, and whether its evidence carries it.
 
-A verdict is a mapping.  Numbers are checked as numbers, reasons as letters of a printed list.  The
-other fields may be written freely: short ones are looked through for words (``_RULES``), the decision
-and the target are read clause by clause (``verdict_text``).  The first thing wrong is reported, with
-the kind of mistake.
+A verdict is a mapping.  Numbers are checked as numbers, reasons as letters of a printed list, and every
+other field holds one of the words that the notebook prints for it, or a spelling of one (``WORDS``).  A
+whole text is compared, never searched, so that no sentence can pass by a word in it; a text that is none
+of them is asked for again, and accused of nothing.  The first thing wrong is reported, with its kind.
 
 The case (hypothetical, notebook 09): 300 tokens of the 80 x 8 x 128 model in BF16 over a link of
 10 GB/s effective with 1 ms of setup; 2 ms of local interference; P95 ITL 35 ms against 50 ms.
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pdlab.course.answers import read
 from pdlab.course.finding import Finding
 from pdlab.course.reading import Unreadable, number
-from pdlab.course.verdict_text import MEASURE, NOT_ADDED, claims, clauses, decision, itl
 from pdlab.theory import kv, link
 
 SETUP_MS, INTERFERENCE_MS, EFFECTIVE_GB_S, PEAK_GB_S = 1.0, 2.0, 10.0, 12.5
@@ -29,13 +28,124 @@ ADDED_MS = FLOOR_MS - INTERFERENCE_MS
 ROOM_MS = TARGET_P95_ITL_MS - BASELINE_P95_ITL_MS
 _PEAK_FLOOR_MS = link.handoff_floor_ms(KV_BYTES, PEAK_GB_S, SETUP_MS)
 
+NOT_ADDED = "the extra time of one request was added to a P95; a percentile of many gaps does not move by one request's floor"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a field: other spellings of it, and where it is wrong the kind of mistake and what to say."""
+
+    also: tuple[str, ...]
+    kind: str = ""
+    says: str = ""
+
+
+def _right(*also: str) -> Word:
+    return Word(also)
+
+
+def _wrong(kind: str, says: str, *also: str) -> Word:
+    return Word(also, kind, says)
+
+
+_OF_MANY = "one request's floor is no statistic of many requests"
+_ADOPTS = "this adopts the change; what was shown is a floor for one request, and that is not what a deployment is chosen by"
+_WHOSE_INPUTS = "where do the inputs come from: a paper, a simulator, a run, or an assumption?"
+WORDS: dict[str, dict[str, Word]] = {
+    "decision": {
+        "adopt": _wrong(
+            "adopts", _ADOPTS, "adopt it", "adopted", "approve", "approved", "accept", "accepted", "yes", "go ahead", "lgtm", "roll it out",
+        ),
+        "not yet": _right(
+            "insufficient evidence", "insufficient evidence to adopt", "not enough evidence", "not enough evidence to adopt", "insufficient",
+            "do not adopt", "don t adopt", "do not adopt yet", "don t adopt yet", "do not adopt until sweep exists", "hold", "wait", "defer",
+            "inconclusive", "undecided", "unproven", "not proven", "measure first", "hold measure first", "keep it local for now",
+            "evidence is missing", "evidence is insufficient", "reject for lack of evidence", "rejected for lack of evidence",
+        ),
+        "reject": _wrong(
+            "rejects-outright",
+            "this says the proposal is bad; what is known is that its case was not made. Missing evidence is not evidence against",
+            "reject it", "rejected", "decline", "refuse", "bad idea",
+        ),
+    },
+    "itl_slo": {
+        "met": _wrong(
+            "claims-no-violation", "nobody measured that either; a baseline with room to spare is not the proposal's tail",
+            "holds", "it holds", "it is met", "kept", "within target", "not missed", "not violated", "no violation",
+        ),
+        "missed": _wrong(
+            "claims-violation", "this claims that a target is missed; a floor for one request is no tail percentile",
+            "violated", "exceeded", "it is missed", "not met", "broken", "violation",
+        ),
+        "not shown": _right(
+            "unknown", "not known", "not measured", "unmeasured", "not evaluable", "not evaluated", "undetermined", "open", "unclear", "untested",
+            "we don t know", "we do not know", "i don t know", "don t know", "nobody knows", "nobody has measured it", "no one has measured it",
+            "can t tell", "cannot tell", "no data", "no evidence", "nothing is known", "neither", "neither is shown", "neither met nor missed is shown",
+        ),
+    },
+    "floor_is": {
+        "lower bound": _right(
+            "lower bound for one request", "lower bound of one request", "lower limit", "minimum", "minimum for one request",
+            "minimum for single request", "one request s minimum", "floor", "best case", "best case for one request", "best case for single request",
+        ),
+        "typical value": _wrong("floor-as-percentile", _OF_MANY, "typical", "average", "mean", "median", "p50"),
+        "percentile": _wrong("floor-as-percentile", _OF_MANY, "p95", "p99", "tail", "95th percentile", "99th percentile"),
+        "upper bound": _wrong(
+            "other-side", "can a hand-off be quicker than this number? Can it be slower?", "upper limit", "maximum", "worst case",
+        ),
+    },
+    "bandwidth": {
+        "effective": _right(
+            "effective bandwidth", "effective payload bandwidth", "effective 10 gb/s", "10 gb/s effective", "sustained", "sustained bandwidth",
+            "sustained payload", "sustained payload bandwidth", "payload", "achieved",
+        ),
+        "peak": _wrong(
+            "peak-bandwidth", "a link's peak is not what an application gets",
+            "peak bandwidth", "line rate", "nominal", "theoretical", "data sheet", "data sheet rate", "100 gbit/s line rate",
+        ),
+    },
+    "baseline": {
+        "aggregated, tuned": _right(
+            "tuned aggregated", "aggregated tuned first", "tuned aggregated serving", "tuned aggregation", "aggregation tuned",
+            "aggregated chunk size tuned", "aggregated chunk size tuned first", "aggregated with its chunk size tuned", "aggregated with best chunk size",
+        ),
+        "aggregated, as it is": _wrong(
+            "untuned-baseline", "an untuned opponent is easy to beat; its first knob was never turned",
+            "aggregated", "aggregated as is", "as is", "as it is", "default", "default settings", "aggregated default", "aggregated default settings",
+            "aggregated with default settings", "aggregated untuned", "aggregated not tuned", "untuned", "today s fleet",
+        ),
+        "the proposal": _wrong(
+            "wrong-baseline", "that is the proposal itself; what does it replace?",
+            "disaggregated", "disaggregated tuned", "disaggregation", "proposal tuned",
+        ),
+    },
+    "label": {
+        "hypothetical": _right("hypothetical (assumed inputs)", "assumed", "assumption"),
+        **{name: _wrong("label-wrong", _WHOSE_INPUTS) for name in ("published", "simulated", "measured")},
+    },
+    "next_step": {
+        "sweep of both designs": _right(
+            "sweep both designs", "sweep both", "end to end sweep of both designs", "end to end sweep of both", "end to end sweep",
+            "end to end sweep of both designs at equal budget", "benchmark both", "benchmark both designs", "benchmark of both designs",
+            "measure both", "measure both designs", "run both", "run both designs",
+        ),
+        "sweep of the proposal": _wrong(
+            "one-sided", "that gives one side of a comparison; of which designs are figures needed?", "measure proposal", "benchmark proposal",
+        ),
+        "finer calculation": _wrong("no-next-step", "a better floor is still a floor; what run would turn it into evidence?", "calculation", "calculate again"),
+        "faster link": _wrong("no-next-step", "that changes the case; what would settle this one?", "buy faster link"),
+        "roll out to a tenth": _wrong("adopts", _ADOPTS, "roll out", "roll it out", "roll it out to tenth", "deploy it", "deploy it and watch dashboards"),
+        "nothing": _wrong("no-next-step", "what run, of which designs, would turn a floor into evidence?", "none", "no sweep needed"),
+    },
+}  # fmt: skip
+
 FIELDS = {
-    "decision": "adopt, not yet or reject, or the same in your own words",
-    "itl_slo": "what is known about the P95 ITL target under the proposal: met, missed or not shown",
+    "decision": "about the proposal",
+    "itl_slo": "what is known about the P95 ITL target under the proposal",
     "handoff_floor_ms": "the hand-off floor of the affected path, in ms",
     "added_ms": "the least that path gains over the interference it avoids, in ms",
     "room_ms": "how far the baseline's P95 ITL is from its target, in ms",
-    "floor_is": "what kind of number the floor is",
+    "floor_is": "what kind of number the floor is, for one request",
     "bandwidth": "which bandwidth went into it",
     "baseline": "what the proposal must be compared with",
     "label": "the evidence label of these numbers",
@@ -74,7 +184,7 @@ REASONS = {
 
 def judge(verdict: object) -> Finding:
     """The first thing wrong with ``verdict``, or a clean finding."""
-    for step in (_form, claims, decision, itl, _numbers, _words, _reasons):
+    for step in (_form, _words, _numbers, _reasons):
         if finding := step(verdict):
             return finding
     return Finding(True)
@@ -91,7 +201,8 @@ def _form(verdict: object) -> Finding | None:
         if field == "label" and value in ("", None, "none"):
             return Finding(False, "label-dropped", "numbers without their label travel as facts; say which of the four kinds these are")
         if value is ... or value is None or value == "" or value == []:
-            return Finding(False, "missing-field", f"{field} is still open: {meaning}")
+            words = f": {_named(field)}" if field in WORDS else ""
+            return Finding(False, "missing-field", f"{field} is still open, {meaning}{words}")
     return None
 
 
@@ -143,74 +254,33 @@ def _numbers(verdict: Mapping[str, object]) -> Finding | None:
     return None
 
 
-# ── the fields of a few words ───────────────────────────────────────────────────────────────
+# ── the fields of one word ──────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A field is wrong where it has the ``bad`` words without the ``excuse``, or lacks the words it ``needs``."""
-
-    field: str
-    kind: str
-    says: str
-    bad: str = ""
-    excuse: str = ""
-    needs: str = ""
-
-    def broken_by(self, text: str) -> bool:
-        bad = self.bad and re.search(self.bad, text) and not (self.excuse and re.search(self.excuse, text))
-        return bool(bad or (self.needs and not re.search(self.needs, text)))
+def folded(text: str) -> str:
+    """A text without case, punctuation, hyphens and articles, so that honest spellings are one."""
+    plain = re.sub(r"[^\w/()]+|_", " ", text.casefold())
+    return " ".join(part for part in plain.split() if part not in ("a", "an", "the"))
 
 
-_NOT = r"\b(not|never|rather than|instead of|no)\b"
-_WHOSE_INPUTS = "where do the inputs come from: a paper, a simulator, a run, or an assumption?"
-_RULES = (
-    _Rule(
-        "floor_is", "floor-as-percentile", "one request's floor is no statistic of many requests",
-        bad=r"\b(p ?9[059]|p50|percentile|tail|mean|average|median|typical|upper bound|maximum|worst case|distribution)\b",
-        excuse=r"\b(not|no|never|rather than|isn t)\b",
-    ),
-    _Rule(
-        "floor_is", "floor-unclear", "say which way it bounds, and for how many requests",
-        needs="lower bound|floor|minimum|least|best case|bound from below|lower limit|cannot be (?:less|faster|below)|optimistic",
-    ),
-    _Rule(
-        "bandwidth", "peak-bandwidth", "a link's peak is not what an application gets", excuse=_NOT,
-        bad=r"\bpeak|line rate|nominal|theoretical|wire|advertis|data ?sheet|\b12\.5|100 ?g(?:bit|b/s|bps|be)",
-    ),
-    _Rule(
-        "bandwidth", "bandwidth-unclear", "say which kind of bandwidth it is, not only how much",
-        needs="effective|sustained|payload|achieved|goodput|application",
-    ),
-    _Rule(
-        "baseline", "untuned-baseline", "an untuned opponent is easy to beat; its first knob was never turned",
-        bad="untuned|un tuned|default|as is|out of the box|not tuned|without tuning|stock",
-        excuse=rf"{_NOT}[^,]*(default|as is|untuned|stock|out of the box)",
-    ),
-    _Rule(
-        "baseline", "wrong-baseline", "that is the proposal itself; what does it replace?", bad=r"\bdisaggregat", excuse=r"\baggregat"
-    ),
-    _Rule(
-        "baseline", "untuned-baseline", "name the design, and say what is done to it before the comparison is fair",
-        bad=r"\b(?:no|not|without|never|needs? no|needn t)\b(?: \w+){0,3} tun",
-        needs=r"\btun(?:e|ed|ing)|swe(?:pt|ep)|best|optimi[sz]|well chosen|calibrat|search|picked|selected|adjust",
-    ),
-    *(
-        _Rule("label", "label-wrong", _WHOSE_INPUTS, bad=rf"\b{label}\b", excuse=rf"\b(not|never|un) ?{label}\b")
-        for label in ("published", "simulated", "measured")
-    ),
-    _Rule("label", "label-wrong", _WHOSE_INPUTS, bad=r"\b(not|never|un) ?hypothetical\b", needs=r"\bhypothetical\b"),
-    _Rule(
-        "next_step", "no-next-step", "what run, of which designs, would turn a floor into evidence?",
-        bad=rf"\b(?:no|not|never|without|skip)\b(?: \w+){{0,2}} (?:{MEASURE.pattern})", needs=MEASURE.pattern,
-    ),
-)  # fmt: skip
+_MEANT = {
+    field: {folded(spelling): name for name, word in words.items() for spelling in (name, *word.also)} for field, words in WORDS.items()
+}
+
+
+def _named(field: str) -> str:
+    *first, last = (f'"{name}"' for name in WORDS[field])
+    return f"{', '.join(first)} or {last}"
 
 
 def _words(verdict: Mapping[str, object]) -> Finding | None:
-    for rule in _RULES:
-        if rule.broken_by(" ".join(clauses(str(verdict[rule.field]).replace("-", " ")))):
-            return Finding(False, rule.kind, f"{rule.field}: {rule.says}")
+    for field, words in WORDS.items():
+        said = verdict[field]
+        name = _MEANT[field].get(folded(said)) if isinstance(said, str) else None
+        if name is None:
+            return Finding(False, "unclear-word", f"{field}: {str(said)[:60]!r} is not read as one of the words; write {_named(field)}, whichever you mean")
+        if words[name].kind:
+            return Finding(False, words[name].kind, f"{field}: {words[name].says}")
     return None
 
 
