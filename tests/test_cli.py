@@ -72,6 +72,27 @@ def test_output_that_cannot_be_written_is_said(json):
     assert (done.returncode, done.stderr) == (1, "pdlab kv: the output could not be written: No space left on device\n")
 
 
+def test_a_closed_output_is_said():
+    """Started with its standard output closed: one message, exit status 1, no traceback."""
+    words = " ".join([sys.executable, "-m", "pdlab.course.cli", *KV])
+    done = subprocess.run(["sh", "-c", f"{words} <&- >&-"], capture_output=True, text=True)
+    said = "pdlab kv: the output could not be written: standard output is closed\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
+def test_a_current_folder_that_is_gone_is_said(monkeypatch, capsys, tmp_path):
+    """Its name is told, and exit status 2."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setattr("pdlab.course.commands.kv.run", lambda args: os.getcwd())
+    try:
+        assert cli.main(KV) == 2
+    finally:
+        os.chdir(tmp_path)
+    assert "the current folder: found none (it was removed)" in capsys.readouterr().err
+
+
 def test_a_reader_that_has_gone_away_is_no_fault():
     """A pipe closed by its reader: nothing said, exit status 0."""
     read, write = os.pipe()

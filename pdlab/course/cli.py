@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; 0 done, 1 a gate or the work itself failed, 2 bad input; one message and no traceback."""
+    silent = _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file's name may hold bytes that are no text
@@ -54,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         _check_names(args)
         status = args.run(args) or OK
         sys.stdout.flush()  # at exit it would be too late to say that it failed
-        return status
+        return _say(args, "the output could not be written: standard output is closed", FAILED) if silent else status
     except BadInput as error:
         return _say(args, error, BAD_INPUT)
     except Failed as error:
@@ -69,10 +70,36 @@ def main(argv: list[str] | None = None) -> int:
         if _output_fails():
             _drop_output()
             return _say(args, f"the output could not be written: {why}", FAILED)
+        if error.filename is None and error.errno == errno.ENOENT and _folder_is_gone():
+            return _say(args, BadInput("none (it was removed)", "one that is there", "the current folder"), BAD_INPUT)
         if error.filename is not None and error.errno in NAMES_AT_FAULT:
             return _say(args, BadInput(f"{why}", "a path that can be used", _shown(error.filename)), BAD_INPUT)
         about = "" if error.filename is None else f"{_shown(error.filename)}: "
         return _say(args, f"{about}{why}", FAILED)
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _open_what_is_closed() -> bool:
+    """Put /dev/null where a standard stream is closed; whether standard output was.
+
+    Else the next file that is opened would take its number, and what is printed would go there.
+    """
+    closed = []
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
+            closed.append(name)
+    return "stdout" in closed
 
 
 def _say(args: argparse.Namespace, what: object, status: int) -> int:
