@@ -11,12 +11,14 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +69,17 @@ def environment() -> dict[str, str]:
     return kept | FIXED | {"IPYTHONDIR": _scratch()}
 
 
-_scratch_dir: tempfile.TemporaryDirectory[str] | None = None
-_scratch_lock = threading.Lock()  # two notebooks start at once, and a second folder would take the first away
-
-
+@cache
 def _scratch() -> str:
     """A folder for what a kernel writes about itself, so that no one's own settings are read or changed."""
-    global _scratch_dir
-    with _scratch_lock:
-        if _scratch_dir is None:
-            _scratch_dir = tempfile.TemporaryDirectory(prefix="pdlab-kernels-", ignore_cleanup_errors=True)
-    return _scratch_dir.name
+    folder = tempfile.mkdtemp(prefix="pdlab-kernels-")
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of this process that ends first must leave it
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Nursery:
