@@ -38,6 +38,8 @@ WRONG = [
     (TRUE | {2: None}, "mark-missing"),
     (TRUE | {2: 1.5}, "unknown-mark"),
     (TRUE | {2: "supported and false"}, "unknown-mark"),
+    *((TRUE | {1: f"supported {more}"}, "unknown-mark") for more in ("(not at all)", "by nothing", "(E1)? no")),
+    *((TRUE | {4: f"{less} unsupported"}, "unknown-mark") for less in ("not", "anything but", "no longer")),
 ]
 
 

@@ -97,7 +97,7 @@ def read_mark(value: object) -> str | None:
         return "supported" if value else "false"
     if not isinstance(value, str):
         return None
-    text = re.sub(r"\(.*?\)|\be[1-7]\b", " ", value.lower().replace("'", " ").replace("-", " ").replace("_", " "))
+    text = re.sub(r"\be[1-7]\b", " ", value.lower().replace("'", " ").replace("-", " ").replace("_", " "))
     text = " ".join(re.sub(r"[^a-z ]", " ", text).split())
     return next((mark for mark, words in _WORDS.items() if re.fullmatch(words, text)), None)
 
