@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 from fake_deployment import script, write_plan
-from fake_http import Peer, plain
+from fake_http import Peer, plain, tokens
 
-from pdlab.errors import BadInput
-from pdlab.live import attach
+from pdlab.course import cli
+from pdlab.errors import BadInput, Failed
+from pdlab.live import attach, sweep
 from pdlab.live.front import routed
 from pdlab.measure import plan as plans
 from pdlab.measure import records
@@ -30,6 +31,21 @@ def server(role: str) -> Peer:
     return Peer(lambda seen: plain("200 OK", json.dumps(ANSWERS[seen.path]).encode()) if seen.path in ANSWERS else usual(seen))
 
 
+def closed_server(gap_s: float) -> Peer:
+    """An aggregated server that keeps its settings to itself, with that gap between its tokens."""
+    usual = script("aggregated")
+
+    def answer(seen):
+        if seen.path in ANSWERS:
+            told = json.dumps(ANSWERS[seen.path]).encode()
+            return plain("404 Not Found", b"{}") if "server_info" in seen.path else plain("200 OK", told)
+        if seen.path == "/metrics":
+            return plain("200 OK", b'vllm:cache_config_info{block_size="16",num_gpu_blocks="9"} 1\n')
+        return tokens(seen.json["max_tokens"], gap_s) if "completions" in seen.path else usual(seen)
+
+    return Peer(answer)
+
+
 @pytest.fixture
 def plan_path(tmp_path: Path) -> Path:
     return write_plan(tmp_path, offered_rates_rps=[40], duration_seconds=0.2)
@@ -44,7 +60,8 @@ def test_both_designs_come_into_one_sweep(plan_path: Path, tmp_path: Path) -> No
         url = stack.enter_context(routed(up))
         named = {f"{role}-0": peer.url for role, peer in pair.items()}
         attach.run(plan_path, out, "disaggregated", url, named, tmp_path / "router.jsonl", say=lambda _: None)
-        assert all(any(one.path == "/reset_prefix_cache" for one in peer.posts()) for peer in pair.values())
+        salts = [{one.json.get("cache_salt") for one in peer.posts() if "completions" in one.path} for peer in pair.values()]
+        assert not any(one.path == "/reset_prefix_cache" for peer in pair.values() for one in peer.posts())
     with server("aggregated") as alone:
         attach.run(plan_path, out, "aggregated", alone.url, {}, None, 512, say=lambda _: None)
         bodies = [one.json for one in alone.posts()]
@@ -58,8 +75,49 @@ def test_both_designs_come_into_one_sweep(plan_path: Path, tmp_path: Path) -> No
     about = runs["disaggregated"].provenance
     assert about["versions"]["vllm"] == "9.9"
     assert about["summary"]["servers"]["servers"]["decode-0"]["max_num_batched_tokens"] == 512
-    # without our router nobody empties caches: each cold run salts its prompts instead
+    # nobody is asked to empty caches: each cold run salts its prompts instead
+    assert salts[0] == salts[1] and len(salts[0] - {None}) == 1
     assert len({body.get("cache_salt") for body in bodies} - {None}) == 1
+
+
+def attach_command(plan_path: Path, peer: Peer, out: Path, size: int, *more: str) -> int:
+    words = ["attach", str(plan_path), "--design", "aggregated", "--url", peer.url, "--server", f"a={peer.url}"]
+    return cli.main([*words, "--chunk", str(size), "--out", str(out), *more])
+
+
+def test_tuning_ends_with_the_choice_that_a_sweep_makes(plan_path: Path, tmp_path: Path, capsys) -> None:
+    """One call a chunk size, on servers of that size; the last one chooses, in the record that pdlab sweep looks for."""
+    out, told = tmp_path / "out", []
+    for size, gap_s in ((512, 0.01), (128, 0.04)):
+        with closed_server(gap_s) as peer:
+            assert attach_command(plan_path, peer, out, size, "--tune") == 0
+            sent = [one.json for one in peer.posts() if one.json["prompt"][0] != 100]
+        assert len(sent) >= 2 + 8 and not (out / "sweep.json").exists()
+        told.append(capsys.readouterr())
+    assert "still to be tried: chunks of 128 tokens" in told[0].err and "--chunk 512" in told[1].out
+    assert sweep.chosen(out / sweep.TUNING) == 512
+    entries = records.read_sweep(out / sweep.TUNING).entries
+    assert [entry.design for entry in entries] == ["aggregated chunk 128", "aggregated chunk 512"]
+    about = entries[0].read().provenance["summary"]
+    assert about["chunk_tokens"] == 128 and about["servers"]["servers"]["a"]["block_size"] == "16"
+    with closed_server(0.0) as peer:  # the comparison, in the same directory, with another size than the one chosen
+        assert attach_command(plan_path, peer, out, 128) == 0
+        assert "NOT AS TUNED: these servers have chunks of 128 tokens" in capsys.readouterr().err
+        with pytest.raises(BadInput, match="128, 512, and no word on which one"):
+            attach.run(plan_path, out, "aggregated", peer.url, {}, None)
+        with pytest.raises(BadInput, match="one of the plan's sizes"):
+            attach.run(plan_path, out, "aggregated", peer.url, {}, None, 64, tune=True)
+
+
+def test_a_tuning_in_which_nothing_was_good_enough_chooses_nothing(tmp_path: Path) -> None:
+    """Where no size lets a request meet its targets, the shortest gap would choose the smallest chunk: none is chosen."""
+    plan_path = write_plan(tmp_path, offered_rates_rps=[40], duration_seconds=0.2)
+    plan_path.write_text(plan_path.read_text().replace("ttft_max_ms: ", "ttft_max_ms: 0.000"))
+    with closed_server(0.0) as peer:
+        attach.run(plan_path, tmp_path / "out", "aggregated", peer.url, {}, None, 128, lambda _: None, True)
+        with pytest.raises(Failed, match="no chunk size let any request meet its targets"):
+            attach.run(plan_path, tmp_path / "out", "aggregated", peer.url, {}, None, 512, lambda _: None, True)
+    assert sweep.chosen(tmp_path / "out" / sweep.TUNING) is None
 
 
 def test_what_the_servers_contradict_is_refused(plan_path: Path, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ GPU = [name for name, path in PLANS.items() if plans.load(path).live.device == "
 NOT_THERE = {(name, target) for name in PLANS if name not in GPU for target in ("slurm", "kubernetes")}
 NOT_THERE |= {("reference-16gpu-live", "local")}  # two nodes
 CASES = [(name, target) for name in PLANS for target in targets.TARGETS if (name, target) not in NOT_THERE]
+TUNED = [case for case in CASES if len(plans.load(PLANS[case[0]]).live.max_num_batched_tokens) > 1]
+CHUNK = 2048  # these plans name several sizes, so a comparison is rendered with one
 PDLAB = re.compile(r"\$\{?pdlab\}?$|/pdlab$")
 
 
@@ -45,20 +47,25 @@ command_line = cache(cli.parser)
 
 
 @cache
-def once(name: str, target: str) -> dict[str, str]:
-    return targets.render(PLANS[name], target)
+def once(name: str, target: str, tune: bool = False) -> dict[str, str]:
+    return targets.render(PLANS[name], target, chunk_tokens=None if tune else CHUNK, tune=tune)
 
 
 @cache
-def servers_in(name: str, target: str) -> list[verify.Command]:
+def servers_in(name: str, target: str, tune: bool = False) -> list[verify.Command]:
     """Every vLLM command of a rendering, read out of its files."""
-    return verify.commands(once(name, target))
+    return verify.commands(once(name, target, tune))
 
 
 @pytest.fixture(scope="module")
 def rendered() -> dict[tuple[str, str], dict[str, str]]:
-    """All of it, once."""
+    """Every comparison, once."""
     return {case: once(*case) for case in CASES}
+
+
+def everything() -> list[tuple[str, str, bool, dict[str, str]]]:
+    """Comparisons and tunings: plan, target, whether it tunes, files."""
+    return [(*case, tune, once(*case, tune)) for tune, cases in ((False, CASES), (True, TUNED)) for case in cases]
 
 
 def pdlab_commands(files: dict[str, str]) -> list[list[str]]:
@@ -83,21 +90,22 @@ def test_every_plan_has_its_targets() -> None:
     assert sorted(plans.load(PLANS[name]).budget for name in GPU) == [2, 4, 8, 16]
     assert len(CASES) >= 20
     for name, target in NOT_THERE:
-        with pytest.raises(BadInput, match="one for (GPUs|a single node)"):
-            targets.render(PLANS[name], target)
+        for tune in {False, (name, "ray") in TUNED}:
+            with pytest.raises(BadInput, match="one for (GPUs|a single node)"):
+                targets.render(PLANS[name], target, tune=tune)
     with pytest.raises(BadInput, match="reference-16gpu-live.yaml has one"):
         targets.render(ROOT / "data/plans/reference-16gpu.yaml", "slurm")
 
 
-def test_scripts_are_sound(rendered, tmp_path: Path) -> None:
+def test_scripts_are_sound(tmp_path: Path) -> None:
     """Bash reads every script, and ShellCheck has nothing to say."""
     scripts = []
-    for (plan, target), files in rendered.items():
+    for plan, target, tune, files in everything():
         for name, text in files.items():
-            if text.startswith("#!"):
-                scripts.append(tmp_path / f"{plan}-{target}-{name}")
+            if text.startswith("#!") and (not tune or plan == GPU[0]):
+                scripts.append(tmp_path / f"{plan}-{target}-{tune}-{name}")
                 scripts[-1].write_text(text)
-    assert len(scripts) == len(CASES)
+    assert len(scripts) == len(CASES) + 4
     for script in scripts:
         read = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
         assert read.returncode == 0, read.stderr
@@ -115,12 +123,14 @@ def test_manifests_fit_kubernetes_own_schema(rendered) -> None:
         for kind in schema["kinds"].values()
     }  # fmt: skip
     kinds: Counter[str] = Counter()
-    for (_, target), files in rendered.items():
-        for name, text in files.items() if target == "kubernetes" else ():
+    for plan, target, tune, files in everything():
+        if target != "kubernetes" or tune and plan != GPU[0]:
+            continue
+        for name, text in files.items():
             for document in documents(text) if name.endswith(".yaml") else ():
                 validators[document["kind"], document["apiVersion"]].validate(document)
-                kinds[document["kind"]] += 1
-    assert kinds == {"PersistentVolumeClaim": 4, "Service": 4 * 5, "Deployment": 4 * 4, "Job": 4 * 5}
+                kinds[document["kind"]] += not tune
+    assert kinds == {"PersistentVolumeClaim": 4 * 2, "Service": 4 * 5, "Deployment": 4 * 4, "Job": 4 * 7}
     broken = copy.deepcopy(documents(rendered["node-2gpu", "kubernetes"]["2-aggregated.yaml"])[0])
     broken["spec"]["template"]["spec"]["containers"][0]["imagePullPolice"] = "Always"
     with pytest.raises(jsonschema.ValidationError):
@@ -209,13 +219,13 @@ def test_the_link_comes_first_and_its_minimum_from_the_plan(rendered, name: str)
         assert at < script.index(later)
 
 
-def test_every_flag_is_explained_and_every_explanation_is_of_a_flag(rendered) -> None:
+def test_every_flag_is_explained_and_every_explanation_is_of_a_flag() -> None:
     """No flag or setting of a rendered command lacks its line, and no line explains what is not rendered."""
     explained = flags.explained()
     of_vllm = {*explained["vllm serve"], *explained["environment"]}
     met: dict[str, set[str]] = {}
-    for (name, target), files in rendered.items():
-        for command in servers_in(name, target):
+    for name, target, tune, files in everything():
+        for command in servers_in(name, target, tune):
             words = {word.replace("--no-", "--") for word in command.words if word.startswith("--")} | set(command.settings)
             ours = {f"--{key.replace('_', '-')}" for key in explained["Ray Serve LLM"]}
             assert words <= of_vllm | ours, (name, target, words - of_vllm - ours)
@@ -238,6 +248,7 @@ def test_a_pinned_revision_another_model_and_chunk_are_passed_on(tmp_path: Path)
     path = tmp_path / "p.yaml"
     path.write_text(yaml.safe_dump(document))
     files = targets.render(path, "local", model="/models/mine", chunk_tokens=512)
+    assert "--target local --chunk 512`" in files["run.sh"]
     commands = verify.commands(files)
     assert len(commands) == 4
     for command in commands:
@@ -246,7 +257,61 @@ def test_a_pinned_revision_another_model_and_chunk_are_passed_on(tmp_path: Path)
         assert chunk == ("512" if "aggregated" in command.name else "8192")
     assert [words[words.index("--chunk") + 1] for words in pdlab_commands(files) if "--chunk" in words] == ["512"]
     with pytest.raises(BadInput, match="an absolute path"):
-        targets.render(path, "local", model="mine")
+        targets.render(path, "local", model="mine", chunk_tokens=512)
+
+
+@pytest.mark.parametrize(("name", "target"), TUNED)
+def test_tuning_starts_aggregated_serving_once_a_size_and_compares_nothing(name: str, target: str) -> None:
+    """Each of the plan's chunk sizes gets all replicas and the one run that it is judged by; no other design, no link, no verdict."""
+    plan, files = plans.load(PLANS[name]), once(name, target, True)
+    sizes, replicas = plan.live.max_num_batched_tokens, plan.deployments.aggregated.replicas
+    started = Counter(words[words.index("--max-num-batched-tokens") + 1] for words in (c.words for c in servers_in(name, target, True)))
+    copies = 2 if target == "ray" else replicas  # YAML and Python say the same; there a command is for all replicas
+    assert started == {str(size): copies for size in sizes} and not any("--kv-transfer-config" in c.words for c in servers_in(name, target, True))
+    commands = pdlab_commands(files)
+    for words in commands:
+        command_line().parse_args(words)
+    assert {words[0] for words in commands} <= {"attach", "router", "model"}
+    runs = [words for words in commands if words[0] == "attach"]
+    assert [words[words.index("--chunk") + 1] for words in runs] == [str(size) for size in sizes]
+    assert all("--tune" in words and words[words.index("--design") + 1] == "aggregated" for words in runs)
+    logs = [words[words.index("--router-log") + 1] for words in runs if "--router-log" in words]
+    assert len(set(logs)) == len(logs) == (0 if target == "ray" else len(sizes))
+    assert "This compares nothing yet." in next(text for text in files.values() if text.startswith("#!"))
+    if target == "slurm":
+        minutes = int(re.search(r"--time=(\d+)", files["job.sbatch"])[1])
+        assert minutes >= len(sizes) * (15 + plan.comparison.duration_seconds / 60)
+
+
+def test_only_servers_on_loopback_take_orders(rendered) -> None:
+    """vLLM's development endpoints, which call methods by name, are open on loopback and on no network's address."""
+    seen = set()
+    for name, target in rendered:
+        for command in servers_in(name, target) if target != "ray" else ():
+            loopback = command.words[command.words.index("--host") + 1] == "127.0.0.1"
+            assert ("VLLM_SERVER_DEV_MODE" in command.settings) == loopback, (name, target)
+            seen.add((target, loopback))
+    assert seen == {("local", True), ("slurm", True), ("slurm", False), ("kubernetes", False)}
+    assert "/collective_rpc" in once("node-2gpu", "local")["run.sh"]
+
+
+def test_an_opponent_that_nobody_tuned_is_not_rendered(tmp_path: Path) -> None:
+    """Of several chunk sizes none is taken silently: the message names the command that chooses; where there is one size, or none is used, nothing is asked."""
+    plan = PLANS["node-2gpu"]
+    for target in targets.TARGETS:
+        with pytest.raises(BadInput, match=f"4 chunk sizes .* `pdlab plan render .*node-2gpu.yaml --target {target} --tune --out DIR`"):
+            targets.render(plan, target)
+        assert "--chunk" not in str(pdlab_commands(targets.render(plan, target, ["disaggregated"])))
+    for options in ({"chunk_tokens": 512}, {"designs": ["disaggregated"]}):
+        with pytest.raises(BadInput, match="--tune alone"):
+            targets.render(plan, "local", **options, tune=True)
+    document = yaml.safe_load(plan.read_text())
+    document["live"]["max_num_batched_tokens"] = [512]
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
+    runs = [words for words in pdlab_commands(targets.render(tmp_path / "p.yaml", "local")) if words[0] == "attach"]
+    assert runs[0][runs[0].index("--chunk") + 1] == "512"
+    with pytest.raises(BadInput, match="several to choose from"):
+        targets.render(tmp_path / "p.yaml", "local", tune=True)
 
 
 def test_a_job_has_its_nodes_memory_and_says_what_the_model_asks_for() -> None:
@@ -255,19 +320,19 @@ def test_a_job_has_its_nodes_memory_and_says_what_the_model_asks_for() -> None:
     assert "\n#SBATCH --exclusive\n#SBATCH --mem=0\n" in text
     head = " ".join(line.removeprefix("# ") for line in text[: text.index("# Flags")].splitlines())
     assert all(word in head for word in ("hf download meta-llama/Meta-Llama-3.1-70B", "HF_HOME", "HF_TOKEN", "HF_HUB_OFFLINE"))
-    assert "HF_HOME" not in targets.render(PLANS["node-2gpu"], "slurm", model="/models/m")["job.sbatch"]
+    assert "HF_HOME" not in targets.render(PLANS["node-2gpu"], "slurm", model="/models/m", tune=True)["job.sbatch"]
 
 
 def test_the_command_writes_prints_and_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--out writes files that can be run, --explain prints the table, --verify says when it has nothing to ask."""
     plan = str(PLANS["node-2gpu"])
-    assert cli.main(["plan", "render", plan, "--target", "local", "--design", "aggregated", "--out", str(tmp_path)]) == 0
+    assert cli.main(["plan", "render", plan, "--target", "local", "--design", "aggregated", "--tune", "--out", str(tmp_path)]) == 0
     assert (tmp_path / "run.sh").stat().st_mode & 0o111 and "prefill-0" not in (tmp_path / "run.sh").read_text()
-    assert cli.main(["plan", "render", plan, "--target", "kubernetes", "--explain"]) == 0
+    assert cli.main(["plan", "render", plan, "--target", "kubernetes", "--chunk", "512", "--explain"]) == 0
     assert "--kv-transfer-config" in capsys.readouterr().out
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PDLAB_LIVE_ENV", str(tmp_path / "none"))
-        assert cli.main(["plan", "render", plan, "--target", "slurm", "--verify", "--json"]) == 0
+        assert cli.main(["plan", "render", plan, "--target", "slurm", "--chunk", "512", "--verify", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["verified"]["engine"] is None and "4 vLLM commands could not be checked" in err
 
@@ -299,7 +364,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
         patch.setattr(flags, "ROOT", folder)
         found = {text: hostile_plan(folder, text) for text in HOSTILE}
         return {
-            (text, target): targets.render(path, target, model=f"/m/{text}/m{text.replace('/', '')}")
+            (text, target): targets.render(path, target, model=f"/m/{text}/m{text.replace('/', '')}", chunk_tokens=CHUNK)
             for text, path in found.items() for target in targets.TARGETS
         }  # fmt: skip
 
@@ -367,14 +432,14 @@ def test_what_cannot_be_written_on_a_line_is_refused(tmp_path: Path) -> None:
         path.write_text(PLANS["node-2gpu"].read_text())
         for target in ("local", "slurm", "ray"):
             with pytest.raises(BadInput, match="on one line"):
-                targets.render(path, target)
+                targets.render(path, target, tune=True)
     for model in ("/m/\n x", "/m/\0{out}", "/", "/m/--flag"):
-        with pytest.raises(BadInput):
-            targets.render(PLANS["node-2gpu"], "local", model=model)
+        with pytest.raises(BadInput, match="--model"):
+            targets.render(PLANS["node-2gpu"], "local", model=model, chunk_tokens=CHUNK)
     document = yaml.safe_load(PLANS["node-2gpu"].read_text())
     document["comparison"]["model_revision"] += "@\0{HOME}"
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))
     with pytest.raises(BadInput, match="model_revision"):
         targets.render(tmp_path / "p.yaml", "local")
     with pytest.raises(BadInput, match="made on one machine"):
-        targets.render(PLANS["node-2gpu"], "kubernetes", model="tiny")
+        targets.render(PLANS["node-2gpu"], "kubernetes", model="tiny", chunk_tokens=CHUNK)

@@ -116,6 +116,7 @@ def test_a_chain_covers_full_blocks_and_the_whole_prefix():
     other = block_chain([7, *tokens[1:]], 128)
     assert not set(chain) & set(other)
     assert block_chain(tokens[:128], 128) == chain[:1]
+    assert not set(block_chain(tokens, 128, "salt")) & set(chain)
 
 
 def test_a_record_matches_prefixes_only():

@@ -76,7 +76,8 @@ class Placement:
             return Prompt(steps.prompt_tokens(body))
         if not (self._looks_at_decode or self._looks_at_prefill):
             return Prompt(len(ids))
-        return Prompt(len(ids), tuple(block_chain(ids, self.held[self.decode[0]].block_size)))
+        salt = str(body.get("cache_salt") or "")
+        return Prompt(len(ids), tuple(block_chain(ids, self.held[self.decode[0]].block_size, salt)))
 
     def place(self, prompt: Prompt) -> Route:
         """The servers for a prompt, with the reason and what was believed when they were chosen."""

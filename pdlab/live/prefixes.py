@@ -17,15 +17,18 @@ from hashlib import blake2b
 from pdlab.errors import BadInput
 
 
-def block_chain(token_ids: Sequence[int], block_size: int) -> list[bytes]:
-    """Hashes of the full blocks of ``token_ids``; the unfilled tail has none (it is not cached)."""
+def block_chain(token_ids: Sequence[int], block_size: int, salt: str = "") -> list[bytes]:
+    """Hashes of the full blocks of ``token_ids``; the unfilled tail has none (it is not cached).
+
+    Equal tokens under another ``salt`` (a request's ``cache_salt``) are another prefix, as in the engine.
+    """
     if block_size < 1:
         raise BadInput(f"block_size {block_size}", "at least 1 token", "block_chain")
     try:
         ids = array("q", token_ids)
     except (OverflowError, TypeError) as error:
         raise BadInput(f"token ids that are none ({error})", "whole numbers of 64 bits", "prompt") from error
-    chain, digest = [], b""
+    chain, digest = [], salt.encode(errors="surrogatepass")
     for end in range(block_size, len(ids) + 1, block_size):
         digest = blake2b(digest + ids[end - block_size : end].tobytes(), digest_size=16).digest()
         chain.append(digest)

@@ -169,11 +169,12 @@ class Spec:
             "VLLM_HOST_IP": host,
             "VLLM_NIXL_SIDE_CHANNEL_HOST": host,
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side_channel),
-            "VLLM_SERVER_DEV_MODE": "1",  # for /reset_prefix_cache; the servers are on loopback
             "UCX_NET_DEVICES": "lo",  # else UCX listens on the machine's own address as well
             "PYTHONSAFEPATH": "1",  # the folder we are started in must not shadow what is installed
             "PYTHONHASHSEED": "0",  # block hashes must agree between servers
         }
+        if host == LOOPBACK:  # for /reset_prefix_cache and /server_info; it opens far more, so never on a network
+            settings["VLLM_SERVER_DEV_MODE"] = "1"
         if model.local:
             settings |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
         if self.ucx_tls:
@@ -195,6 +196,11 @@ class Spec:
             settings["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, share))
             del settings["UCX_NET_DEVICES"]  # GPUs reach each other over more than the network
         return settings | dict(self.environment)
+
+
+def chunk_sizes(plan: Plan) -> list[int]:
+    """The sizes that aggregated serving is tuned over, each once."""
+    return list(dict.fromkeys(plan.live_section.max_num_batched_tokens))
 
 
 # VLLM_CPU_KVCACHE_SPACE would override --kv-cache-memory-bytes; PYTHONPATH could shadow vLLM's own.

@@ -26,6 +26,7 @@ from pdlab.errors import BadInput
 from pdlab.live import client, load, metrics, provenance, serve
 from pdlab.live.client_loop import LEAD_NS
 from pdlab.live.front import routed
+from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records, slo, traces, workload
 from pdlab.measure.caches import SERVER_METRICS
@@ -99,7 +100,7 @@ def main_cases(plan: plans.Plan, chunk_tokens: int | None) -> list[Case]:
 def tuning_cases(plan: plans.Plan) -> list[Case]:
     """Aggregated serving at the highest rate: each chunk size."""
     state, rate = plan.comparison.cache_state[0], plan.comparison.offered_rates_rps[-1]
-    return [Case("aggregated", state, rate, chunk, group=TUNING) for chunk in plan.live_section.max_num_batched_tokens]
+    return [Case("aggregated", state, rate, chunk, group=TUNING) for chunk in chunk_sizes(plan)]
 
 
 def single_case(plan: plans.Plan, chunk_tokens: int | None) -> Case:
@@ -221,8 +222,12 @@ def run_case(
     about: dict[str, Any],
     resume: bool,
     progress: Callable[[float, float], None] | None = None,
+    salted: bool = False,
 ) -> records.Run:
-    """One run of the client, with the router's steps and the servers' counters added."""
+    """One run of the client, with the router's steps and the servers' counters added.
+
+    ``salted`` makes cold runs by a salt, where the servers take no order to empty their caches.
+    """
     sent = load.offers(trace, deployment.model_name, vocab_size(deployment.model.path),
                        plan.comparison.warmup_requests, ids(case))  # fmt: skip
     document = described(plan, case, trace, about, {
@@ -230,7 +235,9 @@ def run_case(
         "servers": deployment.provenance()["spec"],
         "budget_split": deployment.describe_budget(),
     })  # fmt: skip
-    if case.cache_state == "cold":
+    if salted:
+        sent = salt(case, sent)
+    elif case.cache_state == "cold":
         empty_caches(url)
     options = client_options(plan, case, len(sent))
 
@@ -284,6 +291,14 @@ def empty_caches(url: str) -> None:
         raise client.ClientFailed(f"the prefix caches could not be emptied: HTTP {status}")
 
 
+def salt(case: Case, sent: Sequence[client.Offer]) -> list[client.Offer]:
+    """The requests of a case; of a cold one with a salt of this moment, so that what is cached is of no use to them."""
+    if case.cache_state != "cold":
+        return list(sent)
+    salted = {"cache_salt": f"{case.name} {time.time_ns()}"}
+    return [replace(offer, body=offer.body | salted) for offer in sent]
+
+
 def first_requests(url: str, deployment: serve.Deployment) -> None:
     """A few requests one after another: the first transfer of a pair takes seconds."""
     size = vocab_size(deployment.model.path)
@@ -335,17 +350,21 @@ def run_sweep(
     """Carry the plan out below ``out``; gives that directory.
 
     ``tune`` chooses aggregated serving's chunk size first; else ``chunk_tokens``, else an earlier
-    choice found in ``out``, else the first of the plan's sizes.  ``kind`` puts other servers behind
-    the same client (see ``pdlab.live.ray.sweep``).
+    choice found in ``out``, else the first of the plan's sizes, which is said.  ``kind`` puts other
+    servers behind the same client (see ``pdlab.live.ray.sweep``).
     """
     plan_path, out = Path(plan_path), Path(out)
+    sweep = opened(plan_path, out, resume, say, kind or Sweep)
+    with _alone(out) if sweep.alone else nullcontext():
+        return _all_of_it(sweep, plan_path, tune, chunk_tokens)
+
+
+def opened(plan_path: Path, out: Path, resume: bool, say: Say, kind: type[Sweep]) -> Sweep:
+    """A sweep of that plan in ``out``, which is its own from then on; nothing has run yet."""
     plan = plans.load(plan_path)
     base = read_workload(plan_path, plan)
     _claim(out, plan_path, resume)
-    about = about_plan(plan_path)
-    sweep = (kind or Sweep)(plan, base, out, about, resume, say)
-    with _alone(out) if sweep.alone else nullcontext():
-        return _all_of_it(sweep, plan_path, tune, chunk_tokens)
+    return kind(plan, base, out, about_plan(plan_path), resume, say)
 
 
 def _all_of_it(sweep: Sweep, plan_path: Path, tune: bool, chunk_tokens: int | None) -> Path:
@@ -361,10 +380,19 @@ def _all_of_it(sweep: Sweep, plan_path: Path, tune: bool, chunk_tokens: int | No
         sweep.group(out / TUNING, plan_path, [alone], among=tuning_cases(plan))
         single_goodput = _goodput(plan, out / TUNING / alone.name)
     elif chunk_tokens is None:
-        chunk_tokens = chosen(out / TUNING) or plan.live_section.max_num_batched_tokens[0]
+        chunk_tokens = chosen(out / TUNING) or untuned(plan, say)
     sweep.single = (plan.comparison.offered_rates_rps[-1], single_goodput)
     sweep.group(out, plan_path, main_cases(plan, chunk_tokens))
     return out
+
+
+def untuned(plan: plans.Plan, say: Say) -> int:
+    """The first of the plan's chunk sizes; said where there are others, for no verdict rests on such an opponent."""
+    sizes = chunk_sizes(plan)
+    if len(sizes) > 1:
+        say(f"NOT TUNED: aggregated serving gets chunks of {sizes[0]} tokens, the first of the plan's {len(sizes)} sizes, and may be "
+            "the weaker for it. --tune tries them all; --chunk names one.")  # fmt: skip
+    return sizes[0]
 
 
 def choose(plan: plans.Plan, directory: Path, cases: Sequence[Case]) -> int:
@@ -372,6 +400,14 @@ def choose(plan: plans.Plan, directory: Path, cases: Sequence[Case]) -> int:
 
     The choice and what it was made from are kept in ``choice.json``.
     """
+    found = tried(plan, directory, cases)
+    best = max(found, key=lambda one: (one["attainment"], -(one["itl_p99_ms"] or 0)))
+    write_whole(directory / CHOICE, json.dumps({"chunk_tokens": best["chunk_tokens"], "tried": found}, indent=2) + "\n")
+    return best["chunk_tokens"]
+
+
+def tried(plan: plans.Plan, directory: Path, cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """What each chunk size came to: attainment over all offered, and the p99 gap in ms."""
     found = []
     for case in cases:
         report = slo.analyse(records.read_run(directory / case.name), plan.acceptance)
@@ -379,9 +415,7 @@ def choose(plan: plans.Plan, directory: Path, cases: Sequence[Case]) -> int:
             {"chunk_tokens": case.chunk_tokens, "attainment": report.joint_attainment.all_offered or 0.0,
              "itl_p99_ms": report.itl_ms.p99}
         )  # fmt: skip
-    best = max(found, key=lambda one: (one["attainment"], -(one["itl_p99_ms"] or 0)))
-    write_whole(directory / CHOICE, json.dumps({"chunk_tokens": best["chunk_tokens"], "tried": found}, indent=2) + "\n")
-    return best["chunk_tokens"]
+    return found
 
 
 def chosen(directory: Path) -> int | None:

@@ -12,10 +12,10 @@ import yaml
 
 from pdlab.course import cli
 from pdlab.live.env import ROOT
-from pdlab.live.render import targets, verify
+from pdlab.live.render import verify
 from pdlab.measure import plan as plans
 from pdlab.measure import records, traces, workload
-from tests.test_plan_render import CASES, PLANS
+from tests.test_plan_render import CASES, everything
 
 pytestmark = pytest.mark.live
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.live
 def test_the_engines_own_parser_takes_every_rendered_command() -> None:
     """Each server of every shipped plan, design and target; and it does refuse a flag that is none of its own."""
     files = {
-        f"{name}-{target}-{file}": text
-        for name, target in CASES for file, text in targets.render(PLANS[name], target).items()
+        f"{name}-{target}-{tune}-{file}": text
+        for name, target, tune, made in everything() for file, text in made.items()
     }  # fmt: skip
     files["broken.sh"] = (
         "start x '' env VLLM_NO_SUCH=1 /bin/vllm serve m --port 1\n"
@@ -40,7 +40,7 @@ def test_the_engines_own_parser_takes_every_rendered_command() -> None:
 
 def test_a_rendered_script_runs_and_leaves_nothing(tmp_path: Path) -> None:
     """The local script of a small plan on two cores: both designs, the records of both, every process gone."""
-    document = yaml.safe_load(PLANS["miniature-2core"].read_text())
+    document = yaml.safe_load((ROOT / "data/plans/miniature-2core.yaml").read_text())
     trace, path, out = tmp_path / "trace.jsonl", tmp_path / "small.yaml", tmp_path / "out"
     traces.write_trace(workload.uniform(200, 8, workload.poisson_ms(1.0, 40, 0), block_tokens=16), trace)
     document["comparison"] |= {
@@ -48,7 +48,7 @@ def test_a_rendered_script_runs_and_leaves_nothing(tmp_path: Path) -> None:
     }  # fmt: skip
     document["live"] |= {"model": "tiny", "max_model_len": 2048, "kv_cache_bytes": 1 << 27}
     path.write_text(yaml.safe_dump(document))
-    assert cli.main(["plan", "render", str(path), "--target", "local", "--out", str(tmp_path)]) == 0
+    assert cli.main(["plan", "render", str(path), "--target", "local", "--chunk", "512", "--out", str(tmp_path)]) == 0
     done = subprocess.run(
         [str(tmp_path / "run.sh")], cwd=ROOT, env=os.environ | {"OUT": str(out)}, capture_output=True, text=True, timeout=240
     )

@@ -10,7 +10,7 @@ import yaml
 
 from pdlab.errors import BadInput
 from pdlab.live import env, sweep
-from pdlab.measure import link_need, plan
+from pdlab.measure import link_need, plan, records, slo
 from pdlab.theory import kv, roofline
 
 PLANS = Path(__file__).parents[2] / "data" / "plans"
@@ -82,15 +82,31 @@ def test_gpu_plans_can_be_carried_out(name):
 
 
 def test_the_live_reference_plan_is_the_reference_plan():
-    """It differs from the simulated one in the model's revision, the engine, and by its live section alone."""
+    """It differs from the simulated one in the model's revision, the engine, what is sent, and by its live section alone."""
     live = yaml.safe_load((PLANS / "reference-16gpu-live.yaml").read_text())
     assert live.pop("live")["device"] == "cuda"
     differ = {key for key in REFERENCE["comparison"] if live["comparison"][key] != REFERENCE["comparison"][key]}
-    assert differ == {"model_revision", "engine_version"}
+    assert differ == {"model_revision", "engine_version", "offered_rates_rps", "cache_state", "duration_seconds"}
     assert plan.load(PLANS / "reference-16gpu-live.yaml").comparison.model == "meta-llama/Meta-Llama-3.1-70B"
     assert {key: live[key] for key in ("deployments", "metrics", "acceptance")} == {
         key: REFERENCE[key] for key in ("deployments", "metrics", "acceptance")
     }
+
+
+def test_the_live_reference_plans_rates_can_show_a_difference():
+    """By the simulation each side passes one of its rates and fails a higher one, not the same; its highest can tell chunk sizes apart."""
+    p, runs = plan.load(PLANS / "reference-16gpu-live.yaml"), PLANS.parent / "runs/sim-reference"
+    (state,), rates = p.comparison.cache_state, p.comparison.offered_rates_rps
+    found = {}
+    for design in ("aggregated", "disaggregated"):
+        points = [(rate, slo.analyse(records.read_run(runs / f"main/{design}-{state}-{rate:g}rps"), p.acceptance)) for rate in rates]
+        found[design] = slo.capacity(points)
+        assert found[design].result == "found" and found[design].rate_rps in rates[:-1]
+    assert found["aggregated"].rate_rps != found["disaggregated"].rate_rps
+    tried = {size: slo.analyse(records.read_run(runs / f"chunks/aggregated-chunk-{size}-{state}-{rates[-1]:g}rps"), p.acceptance)
+             for size in p.live.max_num_batched_tokens}  # fmt: skip
+    met = {size: report.joint_attainment.all_offered or 0 for size, report in tried.items()}
+    assert min(met.values()) < 0.1 < 0.5 < max(met.values())
 
 
 def test_what_the_link_has_to_give():

@@ -20,6 +20,8 @@ def add(sub: argparse._SubParsersAction) -> None:
     parser.add_argument("--server", action="append", default=[], metavar="NAME=URL",
                         help="a server behind it (repeat for more)")  # fmt: skip
     parser.add_argument("--chunk", type=options.whole(), metavar="TOKENS", help="the chunk size that aggregated servers run with")
+    parser.add_argument("--tune", action="store_true",
+                        help="instead of the plan's runs the one that this chunk size is judged by; the last of them names the best")  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="one directory for both designs; what is there is kept")  # fmt: skip
     add_json_flag(parser)
@@ -38,11 +40,15 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput(f"{text!r}", "NAME=URL, each name once", "--server")
         servers[name] = url
     try:
-        out = attach.run(args.plan, args.out, args.design, args.url, servers, args.router_log, args.chunk)
+        chosen = attach.run(args.plan, args.out, args.design, args.url, servers, args.router_log, args.chunk, tune=args.tune)
     except Failed as error:
         raise Failed(f"{error}\nWhat was measured is kept: run the same command again to go on.") from error
     if args.json:
-        print_json({"out": str(out), "design": args.design})
+        print_json({"out": str(args.out), "design": args.design, **({"chosen_chunk_tokens": chosen} if args.tune else {})})
+    elif chosen:
+        print(f"Tuned: chunks of {chosen} tokens. Render the comparison with --chunk {chosen} (pdlab plan render).")
+    elif args.tune:
+        print(f"chunks of {args.chunk} tokens are tried")
     else:
-        print(f"{args.design} is done; with both designs there: pdlab analyze {out} --plan {args.plan}")
+        print(f"{args.design} is done; with both designs there: pdlab analyze {args.out} --plan {args.plan}")
     return 0

@@ -29,7 +29,9 @@ def add(sub: Any) -> None:
     render.add_argument("--out", type=Path, metavar="DIR", help="write files there instead of printing them")
     render.add_argument("--model", metavar="MODEL", help="instead of the plan's: a hub id, or a folder as an absolute path")
     render.add_argument("--chunk", type=options.whole(), metavar="TOKENS",
-                        help="aggregated serving's chunk size (default: the plan's largest)")  # fmt: skip
+                        help="aggregated serving's chunk size, where the plan names several (see --tune)")  # fmt: skip
+    render.add_argument("--tune", action="store_true",
+                        help="write out what chooses that size instead: a run with each of the plan's")  # fmt: skip
     render.add_argument("--image", metavar="NAME", help="kubernetes: the course's image in your registry (see the Dockerfile)")
     render.add_argument("--explain", action="store_true", help="print why each flag is there, instead of the files")
     render.add_argument("--verify", action="store_true",
@@ -74,7 +76,7 @@ def run_render(args: argparse.Namespace) -> int:
     from pdlab.live.render import flags, paper, targets
 
     designs = (args.design,) if args.design else paper.DESIGNS
-    files = targets.render(args.file, args.target, designs, args.model, args.chunk, args.image)
+    files = targets.render(args.file, args.target, designs, args.model, args.chunk, args.image, args.tune)
     if args.out:
         _write(args.out, files)
     explained = flags.used(files.values())

@@ -64,22 +64,22 @@ def files(asked: paper.Asked) -> dict[str, str]:
                        "Give --model a hub id.")  # fmt: skip
     naming = paper.Naming(lambda node, name: POD_IP, lambda node, name: _name(name))
     words = (where, FOLDER, "/opt/pdlab/.venv/bin/pdlab")
-    sheets = [paper.sheet(asked, design, *words, naming) for design in designs]
+    sheets = paper.sheets(asked, *words, naming)
     parts: dict[str, list[dict[str, Any]]] = {"0-results.yaml": [_claim()]}
     jobs: list[tuple[str, str, int]] = []  # file, the job to wait for, minutes
     if "disaggregated" in designs and (check := paper.preflight(plan, words[2], naming)):
         parts["1-link.yaml"] = _link(check, plan.nodes > 1)
         jobs.append(("1-link.yaml", "pdlab-link-peer", 15))
     for number, sheet in enumerate(sheets, 2):
-        name = f"{number}-{sheet.design}.yaml"
+        name = f"{number}-{sheet.label}.yaml"
         parts[name] = [part for server in sheet.servers for part in _server(server, plan)] + [_runs(sheet)]
-        jobs.append((name, f"pdlab-{sheet.design}", paper.minutes(plan, 1)))
+        jobs.append((name, f"pdlab-{sheet.design}", paper.minutes(plan, 1, asked.tune)))
     if len(designs) > 1:
         parts["4-analyze.yaml"] = [_job("pdlab-analyze", _course(paper.analyze(where, FOLDER, words[2])))]
         jobs.append(("4-analyze.yaml", "pdlab-analyze", 15))
     note = f"# Rendered from {local.plain(where)}: validated, not run.  run.sh applies it and says why each flag is there.\n"
     texts = {name: note + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000) for name, part in parts.items()}
-    head = local.head(plan, path, "kubernetes", HOW, list(texts.values()))
+    head = local.head(asked, HOW, list(texts.values()))
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + _script(parts, jobs), **texts}
 
 

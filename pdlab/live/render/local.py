@@ -23,13 +23,17 @@ def files(asked: paper.Asked) -> dict[str, str]:
     if plan.nodes > 1:
         raise BadInput(f"a plan for {plan.nodes} nodes", "one for a single node", "--target local",
                        "For several use slurm, kubernetes or ray.")  # fmt: skip
-    sheets = [paper.sheet(asked, design, PLAN, OUT, PDLAB) for design in designs]
+    sheets = paper.sheets(asked, PLAN, OUT, PDLAB)
     check = paper.preflight(plan, PDLAB) if "disaggregated" in designs else None
     body = variables(path, "local") + made(asked) + "\n" + shell.KEEPING + "\n"
     body += "".join(function(sheet) + "\n" for sheet in sheets)
-    body += preflight(check)
-    body += "".join(f"run_{design}\n" for design in designs) + judged(designs)
-    return {"run.sh": "#!/usr/bin/env bash\n" + head(plan, path, "local", HOW + hub(asked), [body]) + shell.STRICT + "\n" + body}
+    body += preflight(check) + called(sheets) + judged(designs)
+    return {"run.sh": "#!/usr/bin/env bash\n" + head(asked, HOW + hub(asked), [body]) + shell.STRICT + "\n" + body}
+
+
+def called(sheets: Sequence[paper.Sheet]) -> str:
+    """The calls of the functions that :func:`function` writes."""
+    return "".join(f"run_{sheet.label}\n" for sheet in sheets)
 
 
 def judged(designs: Sequence[paper.Design]) -> str:
@@ -39,18 +43,28 @@ def judged(designs: Sequence[paper.Design]) -> str:
 
 HF = ".venv-live/bin/hf"
 HOW = "Run it in the course's folder, after `make live-env`."
-TUNE = "Tune the chunk size first (on one node `pdlab sweep PLAN --out DIR --tune`), then render with --chunk."
 
 
-def head(plan: Plan, path: Path, target: str, how: str, texts: Sequence[str]) -> str:
+def head(asked: paper.Asked, how: str, texts: Sequence[str]) -> str:
     """What this is, whether it was ever run, what to do with it, and why each flag stands in ``texts``."""
-    if plan.live is not None and plan.live.device == "cuda":
+    if asked.plan.live_section.device == "cuda":
         status = "Rendered and validated, not run: this course has no such machines. Read it before you run it."
     else:
         status = "For a processor, where such a file has been run."
-    said = [f"Rendered by `pdlab plan render {shlex.quote(shown(path))} --target {target}`.", status, how, TUNE]
+    words = f"pdlab plan render {shlex.quote(shown(asked.path))} --target {asked.target}"
+    words += f" --chunk {asked.chunk_tokens}" if asked.chunk_tokens else " --tune" if asked.tune else ""
+    said = [f"Rendered by `{words}`.", status, *([_tuning(asked.plan)] if asked.tune else []), how]
     lines = [line for one in said for line in textwrap.wrap(one, flags.WIDTH, initial_indent="# ", subsequent_indent="# ")]
     return "\n".join(lines) + f"\n#\n# Flags, and why they are there:\n{flags.notes(texts)}"
+
+
+def _tuning(plan: Plan) -> str:
+    sizes, rate = paper.chunk_sizes(plan), plan.comparison.offered_rates_rps[-1]
+    return (
+        f"This compares nothing yet. It runs aggregated serving with each of the plan's {len(sizes)} chunk sizes at "
+        f"{rate:g} requests/s and ends with the size to render the comparison with (--chunk). The records lie in tuning/, "
+        "where `pdlab sweep --tune` puts them."
+    )
 
 
 def hub(asked: paper.Asked, where: str = "your environment") -> str:
@@ -114,12 +128,13 @@ def function(sheet: paper.Sheet, launch: Callable[[int], list[str]] = lambda nod
         on_gpus = "CUDA_VISIBLE_DEVICES" in server.settings
         rows = [*launch(server.node), "env", *env, *shell.settings(server.settings)]
         cores = '""' if on_gpus else ",".join(map(str, server.units))
-        parts.append(shell.command(server.command, f"start {server.name} {cores}", rows=rows))
+        log = server.name if sheet.label == sheet.design else f"{sheet.label}-{server.name}"
+        parts.append(shell.command(server.command, f"start {log} {cores}", rows=rows))
     parts.append(f"  ready {urls}")
-    parts.append(shell.command(sheet.router, f'start router-{sheet.design} ""'))
+    parts.append(shell.command(sheet.router, f'start router-{sheet.label} ""'))
     parts.append(f"  ready {paper.ROUTER_URL}")
     parts.append(shell.command(sheet.attach, "run"))
-    return f"run_{sheet.design}() {{\n" + "\n".join(parts) + "\n  stop\n}\n"
+    return f"run_{sheet.label}() {{\n" + "\n".join(parts) + "\n  stop\n}\n"
 
 
 SLOW = """\

@@ -16,7 +16,7 @@ from typing import Literal
 from pdlab.errors import BadInput
 from pdlab.live import budget, models
 from pdlab.live.render import shell
-from pdlab.live.spec import LOOPBACK, Role, Spec
+from pdlab.live.spec import LOOPBACK, Role, Spec, chunk_sizes
 from pdlab.measure import link_need
 from pdlab.measure.plan import Plan
 
@@ -44,14 +44,28 @@ HERE = Naming(lambda node, name: LOOPBACK, lambda node, name: LOOPBACK)
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be rendered: a plan and its file, one design or both, and what replaces the plan's own words."""
+    """What is to be rendered: a plan and its file, one design or both, and what replaces the plan's own words.
+
+    ``tune`` renders what chooses aggregated serving's chunk size instead: each of the plan's sizes in turn.
+    """
 
     plan: Plan
     path: Path
+    target: str
     designs: tuple[Design, ...] = DESIGNS
     model: str | None = None
     chunk_tokens: int | None = None
     image: str | None = None  # the course's own, for targets whose pods need one
+    tune: bool = False
+
+
+@dataclass(frozen=True)
+class Side:
+    """One deployment of a rendering.  ``label`` tells it from the others; a chunk size is aggregated serving's."""
+
+    design: Design
+    chunk_tokens: int | None
+    label: str
 
 
 @dataclass(frozen=True)
@@ -82,17 +96,34 @@ class Preflight:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One side of a plan: servers, router and the runs against it.  ``pdlab`` begins the last three."""
+    """A :class:`Side` as commands: servers, router and the runs against it.  ``pdlab`` begins the last two."""
 
     design: Design
+    label: str
     servers: tuple[Server, ...]
     router: tuple[str, ...]
     attach: tuple[str, ...]
 
 
 def chunk_of(asked: Asked) -> int:
-    """The chunk size of aggregated serving: what was asked for, else the plan's largest."""
-    return asked.chunk_tokens or max(asked.plan.live_section.max_num_batched_tokens)
+    """The chunk size of aggregated serving; BadInput where the plan names several and nobody has chosen."""
+    if asked.chunk_tokens:
+        return asked.chunk_tokens
+    sizes = chunk_sizes(asked.plan)
+    if len(sizes) > 1:
+        raise BadInput(
+            f"{len(sizes)} chunk sizes for aggregated serving ({', '.join(map(str, sizes))})", "one, chosen by a measurement", "--chunk",
+            f"First run what `pdlab plan render {asked.path} --target {asked.target} --tune --out DIR` writes: its last words are the "
+            "size to give with --chunk. Against an opponent that nobody tuned a comparison shows nothing.",
+        )  # fmt: skip
+    return sizes[0]
+
+
+def sides(asked: Asked) -> list[Side]:
+    """What a rendering starts, in order: the designs, or for tuning aggregated serving with each chunk size."""
+    if asked.tune:
+        return [Side("aggregated", size, f"aggregated-{size}") for size in chunk_sizes(asked.plan)]
+    return [Side(design, chunk_of(asked) if design == "aggregated" else None, design) for design in asked.designs]
 
 
 def model_of(asked: Asked) -> models.Model:
@@ -108,11 +139,14 @@ def model_of(asked: Asked) -> models.Model:
     raise BadInput(f"model {name!r}", expected, "--model")
 
 
-def sheet(asked: Asked, design: Design, plan_path: str, out: str, pdlab: str, naming: Naming = HERE) -> Sheet:
-    """One side of the plan.  ``plan_path``, ``out`` and ``pdlab`` are words as the target writes them."""
-    plan = asked.plan
-    live, chunk = plan.live_section, chunk_of(asked)
-    spec = Spec.from_plan(plan, design, chunk if design == "aggregated" else None)
+def sheets(asked: Asked, plan_path: str, out: str, pdlab: str, naming: Naming = HERE) -> list[Sheet]:
+    """All that is started, on paper.  ``plan_path``, ``out`` and ``pdlab`` are words as the target writes them."""
+    return [_sheet(asked, side, plan_path, out, pdlab, naming) for side in sides(asked)]
+
+
+def _sheet(asked: Asked, side: Side, plan_path: str, out: str, pdlab: str, naming: Naming) -> Sheet:
+    plan, live = asked.plan, asked.plan.live_section
+    spec = Spec.from_plan(plan, side.design, side.chunk_tokens)
     places = _places(plan, spec)
     model, shares = model_of(asked), budget.Budget(spec.device, tuple(units for _, units in places))  # type: ignore[arg-type]
     servers = []
@@ -122,12 +156,16 @@ def sheet(asked: Asked, design: Design, plan_path: str, out: str, pdlab: str, na
         settings = spec.settings(model, shares, units, FIRST_SIDE_CHANNEL + SIDE_CHANNEL_STEP * index, own)
         command = _command(spec.arguments(role, model, live.device, port, own), live.device)
         servers.append(Server(name, role, node, units, f"http://{naming.seen(node, name)}:{port}", settings, command))
-    log = f"{out}/logs/router-{design}.jsonl"
-    runs = [pdlab, "attach", plan_path, "--design", design, "--url", ROUTER_URL, "--router-log", log, "--out", out]
-    if design == "aggregated":
-        runs += ["--chunk", str(chunk)]
+    log = f"{out}/logs/router-{side.label}.jsonl"
+    runs = [*attach(asked, side, plan_path, out, pdlab), "--router-log", log]
     runs += [word for server in servers for word in ("--server", f"{server.name}={server.url}")]
-    return Sheet(design, tuple(servers), _router(plan, design, servers, pdlab, log), tuple(runs))
+    return Sheet(side.design, side.label, tuple(servers), _router(plan, side.design, servers, pdlab, log), tuple(runs))
+
+
+def attach(asked: Asked, side: Side, plan_path: str, out: str, pdlab: str) -> list[str]:
+    """What sends a side's load: the plan's runs, or for tuning the one run that a chunk size is judged by."""
+    words = [pdlab, "attach", plan_path, "--design", side.design, "--url", ROUTER_URL, "--out", out]
+    return [*words, *(["--chunk", str(side.chunk_tokens)] if side.chunk_tokens else []), *(["--tune"] if asked.tune else [])]
 
 
 def preflight(plan: Plan, pdlab: str, naming: Naming = HERE) -> Preflight | None:
@@ -154,11 +192,12 @@ def analyze(plan_path: str, out: str, pdlab: str) -> tuple[str, ...]:
     return (pdlab, "analyze", out, "--plan", plan_path)
 
 
-def minutes(plan: Plan, designs: int) -> int:
-    """All runs of the plan, warm-up included, and a start for each design."""
+def minutes(plan: Plan, sides: int, tune: bool = False) -> int:
+    """All runs of so many sheets, warm-up included, and a start for each; tuning makes one run a sheet."""
     compared = plan.comparison
-    runs_s = sum(compared.warmup_requests / rate + compared.duration_seconds + 10 for rate in compared.offered_rates_rps)
-    return math.ceil(designs * (START_MINUTES + len(compared.cache_state) * runs_s / 60))
+    rates = compared.offered_rates_rps[-1:] if tune else compared.offered_rates_rps * len(compared.cache_state)
+    runs_s = sum(compared.warmup_requests / rate + compared.duration_seconds + 10 for rate in rates)
+    return math.ceil(sides * (START_MINUTES + runs_s / 60))
 
 
 def _places(plan: Plan, spec: Spec) -> list[tuple[int, tuple[int, ...]]]:

@@ -94,26 +94,26 @@ def files(asked: paper.Asked) -> dict[str, str]:
     plan, path, designs = asked.plan, asked.path, asked.designs
     found, model = {}, paper.model_of(asked)
     source = model.path.replace(paper.MODELS, str(models.cache_dir() / "models"))
-    for design in designs:
-        options: dict[str, Any] = {"name": model.name, "chunk_tokens": asked.chunk_tokens if design == "aggregated" else None}
-        arguments = render.arguments(plan, design, source, **options)
-        code = PYTHON.format(builder=render.BUILDER[design], value=_python(arguments), port=paper.ROUTER_PORT, design=design)
-        document = render.document(plan, design, source, paper.ROUTER_PORT, **options)
+    sides = paper.sides(asked)
+    for side in sides:
+        options: dict[str, Any] = {"name": model.name, "chunk_tokens": side.chunk_tokens}
+        arguments = render.arguments(plan, side.design, source, **options)
+        value = _python(arguments)
+        code = PYTHON.format(builder=render.BUILDER[side.design], value=value, port=paper.ROUTER_PORT, design=side.design)
+        document = render.document(plan, side.design, source, paper.ROUTER_PORT, **options)
         note = f"# Rendered from {local.plain(local.shown(path))}.  run.sh says what it is and why each setting is there.\n"
-        found |= {f"{design}.yaml": note + document, f"{design}.py": note + code}
+        found |= {f"{side.label}.yaml": note + document, f"{side.label}.py": note + code}
     body = local.variables(path, "ray", "serve=${SERVE:-.venv-ray/bin/serve}\n")
     if source != model.path:
         body += f'"$pdlab" model get {model.name}\n'
     body += "\n" + RUN % {"loaded": LOADED_MINUTES, "gone": GONE_MINUTES, "url": paper.ROUTER_URL, "nothing": NOTHING}
     body += _preflight(plan) if "disaggregated" in designs else ""
-    for design in designs:
-        attach = [local.PDLAB, "attach", local.PLAN, "--design", design, "--url", paper.ROUTER_URL, "--out", local.OUT]
-        if design == "aggregated":
-            attach += ["--chunk", str(paper.chunk_of(asked))]
-        body += f'up {design}.yaml {design}\n{shell.command(attach, indent="")}\ndown\n\n'
+    for side in sides:
+        attach = paper.attach(asked, side, local.PLAN, local.OUT, local.PDLAB)
+        body += f'up {side.label}.yaml {side.design}\n{shell.command(attach, indent="")}\ndown\n\n'
     body += local.judged(designs)
     found[NOTHING] = f"# {NO_APPLICATION}\n{render.document_of([], paper.ROUTER_PORT)}"
-    head = local.head(plan, path, "ray", HOW + local.hub(asked, "the environment of `ray start` on every node"), [*found.values(), body])
+    head = local.head(asked, HOW + local.hub(asked, "the environment of `ray start` on every node"), [*found.values(), body])
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + body, **found}
 
 

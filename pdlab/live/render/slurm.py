@@ -41,14 +41,14 @@ def files(asked: paper.Asked) -> dict[str, str]:
         raise BadInput("a plan for a processor", "one for GPUs", "--target slurm", "For one machine use local.")
     naming = paper.Naming(_address, _address) if plan.nodes > 1 else paper.HERE
     words = (local.PLAN, local.OUT, local.PDLAB)
-    sheets = [paper.sheet(asked, design, *words, naming) for design in designs]
+    sheets = paper.sheets(asked, *words, naming)
     check = paper.preflight(plan, local.PDLAB, naming) if "disaggregated" in designs else None
     keeping = shell.KEEPING.replace("  pids=()\n  hold\n", "  pids=()\n  steps_end\n  hold\n")
     body = local.variables(path, "slurm") + local.made(asked) + "\n" + NODES + STEPS_END + keeping + "\n"
     body += "".join(local.function(sheet, _step, HERE_ONLY) + "\n" for sheet in sheets) + local.preflight(check, _step)
-    body += "".join(f"run_{design}\n" for design in designs) + local.judged(designs)
-    options = _options(asked)
-    head = local.head(plan, path, "slurm", HOW + local.hub(asked), [options + body])
+    body += local.called(sheets) + local.judged(designs)
+    options = _options(asked, len(sheets))
+    head = local.head(asked, HOW + local.hub(asked), [options + body])
     return {"job.sbatch": "#!/usr/bin/env bash\n" + options + head + shell.STRICT + "\n" + body}
 
 
@@ -56,12 +56,12 @@ def _address(node: int, name: str) -> str:
     return shell.variable(f"ip[{node}]")
 
 
-def _options(asked: paper.Asked) -> str:
+def _options(asked: paper.Asked, sheets: int) -> str:
     """What the job asks of the queue."""
     plan, name = asked.plan, local.plain(asked.path.stem)
     options = {
         "job-name": f"pdlab-{name}", "nodes": plan.nodes, "gpus-per-node": plan.live_section.gpus_per_node,
-        "exclusive": None, "mem": 0, "time": paper.minutes(plan, len(asked.designs)), "output": f"pdlab-{name}-%j.log",
+        "exclusive": None, "mem": 0, "time": paper.minutes(plan, sheets, asked.tune), "output": f"pdlab-{name}-%j.log",
     }  # fmt: skip
     return "".join(f"#SBATCH --{name}{'' if value is None else f'={value}'}\n" for name, value in options.items())
 

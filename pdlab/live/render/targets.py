@@ -9,6 +9,7 @@ from typing import Any
 from pdlab.errors import BadInput
 from pdlab.live import env, models
 from pdlab.live.render import kubernetes, local, paper, ray, slurm
+from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 
 TARGETS = {"local": local.files, "slurm": slurm.files, "ray": ray.files, "kubernetes": kubernetes.files}
@@ -17,9 +18,12 @@ WRITTEN = {"comparison": {"model_revision"}, "deployments": {"disaggregated": {"
 
 def render(
     path: Path, target: str, designs: Sequence[paper.Design] = paper.DESIGNS, model: str | None = None,
-    chunk_tokens: int | None = None, image: str | None = None,
+    chunk_tokens: int | None = None, image: str | None = None, tune: bool = False,
 ) -> dict[str, str]:  # fmt: skip
-    """The files of a plan for a target: name → text.  BadInput where that plan does not go there."""
+    """The files of a plan for a target: name → text.  BadInput where that plan does not go there.
+
+    ``tune`` gives the files that choose aggregated serving's chunk size, instead of the comparison's.
+    """
     if target not in TARGETS:
         raise BadInput(f"target {target!r}", " or ".join(TARGETS), "--target")
     if chunk_tokens is not None and chunk_tokens < 1:
@@ -29,9 +33,20 @@ def render(
         beside = path.with_name(f"{path.stem}-live.yaml")
         do = f"{beside} has one." if beside.exists() else "Without it a plan can only be simulated."
         raise BadInput("no live section", "one that says how servers start", str(path), do)
-    asked = paper.Asked(plan, path, tuple(designs), model, chunk_tokens, image)
+    if tune:
+        designs = _tuned(plan, path, designs, chunk_tokens)
+    asked = paper.Asked(plan, path, target, tuple(designs), model, chunk_tokens, image, tune)
     _one_line(asked)
     return TARGETS[target](asked)
+
+
+def _tuned(plan: plans.Plan, path: Path, designs: Sequence[paper.Design], chunk_tokens: int | None) -> tuple[paper.Design, ...]:
+    """The one design that is tuned; BadInput where there is nothing to choose."""
+    if chunk_tokens is not None or "aggregated" not in designs:
+        raise BadInput("--tune with --chunk, or without the aggregated design", "--tune alone: it tries the plan's sizes", "--tune")
+    if len(sizes := chunk_sizes(plan)) < 2:
+        raise BadInput(f"chunks of {sizes[0]} tokens and no other size", "several to choose from", f"{path}, live.max_num_batched_tokens")
+    return ("aggregated",)
 
 
 def _one_line(asked: paper.Asked) -> None:
