@@ -155,7 +155,7 @@ verdicts = np.array([[2 * llm_d(ask).remote + dynamo(ask).remote for ask in row]
 ax = figure(
     "Only short, mostly cold prompts divide the two rules",
     label="hypothetical",
-    source="rules as published: Dynamo 1.6 (isl_bounding, its defaults), llm-d (2,048 assumed, its default is 0)",
+    source="rules of Dynamo 1.6 (isl_bounding, its defaults) and llm-d (threshold of 2,048 assumed)",
     xlabel="prompt length (tokens)",
     ylabel="share of the prompt that decode holds",
     xlog=True,

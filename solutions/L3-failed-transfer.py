@@ -563,7 +563,7 @@ The whole would have been 22 blocks of 262,144 B, 5.8 MB. In the recorded run ab
 
 ## The verdict
 
-Back to the claim card. `"shown"`, `"contradicted"` or `"not shown"`, for this list of faults on this pair. (Ten seconds is how long the run itself waits beyond the lease before it stops with an error. The number was chosen before anything was measured.)
+Back to the claim card. `"shown"`, `"contradicted"` or `"not shown"`, for this list of faults on this pair. (Ten seconds is how long a run waits beyond the lease before it ends with an error; that limit was set before these runs were recorded.)
 
 | key | about |
 |---|---|
@@ -627,7 +627,7 @@ print(f"{len(lived)} runs with a living server; longer than the lease and two se
 """
 One fault has two outcomes, and it is a harmless one: the client who hangs up after five tokens had a sixth on its way once. The silent faults were silent all twenty times. Nothing about them is luck.
 
-Two rows tell what one run of each could not. `decode killed before the first token`: in 19 of its 20 runs both servers were dead afterwards, and the time is that of the one run in which prefill lived. `dtype mismatch`: the single run let go after 6.0 s, when the lease ended. Of the twenty one took 8.1 s, more than two seconds over the lease. Who had read *the lease and two seconds* off the first table, as a bound, would have been wrong once in 441 runs. vLLM frees expired blocks in a later step, and these runs shared their cores with other work; which of the two made that one late, the record does not say. It kept the ten seconds.
+Two rows tell what one run of each could not. `decode killed before the first token`: in 19 of its 20 runs both servers were dead afterwards, and the time is that of the one run in which prefill lived. `dtype mismatch`: the single run let go after 6.0 s, when the lease ended. Of the twenty one took 8.1 s, more than two seconds over the lease. Who had read *the lease and two seconds* off the first table, as a bound, would have been wrong once in 441 runs. vLLM frees expired blocks in a later step, and these runs shared their cores with other work; which of the two made that one late, the record does not say. It kept the ten seconds, and no run of the 460 ended with blocks still in use.
 
 ## Recap
 

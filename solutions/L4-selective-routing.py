@@ -95,7 +95,7 @@ Five rules meet it, each on empty caches:
 - `all-local` and `all-remote`, the extremes;
 - `local-below:200`, this course's rule: local while fewer than 200 prompt tokens are missing on decode;
 - `llm-d:200`, llm-d's rule with `nonCachedTokens: 200`;
-- `dynamo:200:0.7`, Dynamo's rule: local only while fewer than 200 tokens are missing *and* they are less than 0.7 of the prompt. The share is as shipped; the length is scaled down from 2,048, since our prompts are shorter than a GPU's.
+- `dynamo:200:0.7`, the rule of Dynamo's default policy `isl_bounding`: local only while fewer than 200 tokens are missing *and* they are less than 0.7 of the prompt. The share is as shipped; the length is scaled down from 2,048, since our prompts are shorter than a GPU's.
 
 For each kind of prompt, predict the decision of two of them. A `shared` prompt is meant once its group has been seen, so that decode holds 384 of its tokens.
 """
@@ -647,6 +647,6 @@ For those whose held tokens are more than the tokens that queue in front of that
 Accessed in November 2026.
 
 - llm-d inference scheduler, `prefix-based-pd-decider` and its `nonCachedTokens`.
-- NVIDIA Dynamo 1.6, router guide: conditional disaggregation (experimental), `eff_isl_threshold` and `eff_isl_ratio_threshold`.
+- NVIDIA Dynamo 1.6, router guide: conditional disaggregation (experimental), policy `isl_bounding`, `eff_isl_threshold` and `eff_isl_ratio_threshold`.
 - vLLM 0.32, metrics: `prompt_tokens_by_source`, `nixl_bytes_transferred`; and its prefix cache, which leaves a prompt's last token to be computed.
 """

@@ -20,7 +20,7 @@ _EITHER_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?[1-9]\d{0,2},\d{3}(?![\d,.]).*"
 _DOTS = re.compile(r"[~≈=]?\s*(?P<number>[1-9]\d{0,2}(?:\.\d{3})+)(?![\d.])\s*(?P<unit>.*)")
 # What people write before a number without meaning anything by it: "line 3", "a factor of 9", "about 12 ms".
 _BEFORE = re.compile(r"(?:(?:by\s+)?(?:an?\s+)?factor(?:\s+of)?|by|about|approximately|approx\.?|roughly|circa|ca\.?|line|row|number)\s+(?=[~≈=+\-−.\d])", re.I)
-_LABEL = re.compile(r"(?:the|an?|letter|line|row|case|day|statement|sentence|option|number)\s+", re.I)
+_LABEL = re.compile(r"(?:the|an?(?=\s+\w\w)|letter|line|row|case|day|statement|sentence|option|number)\s+", re.I)
 NEGATIONS = {"no", "not", "none", "never", "neither", "nor", "nothing", "without"}
 MOST_NUMBER_CHARACTERS = 200  # a number and its unit; a longer text is none, and the pattern would be slow on it
 _YES, _NO = {"yes", "true", "y"}, {"no", "false", "n"}
