@@ -19,6 +19,7 @@ from pdlab.course import _quick  # isort: skip  # noqa: F401, before nbformat
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 
+from pdlab.documents import why
 from pdlab.errors import BadInput
 
 MOST_BYTES = 25_000_000  # a learner's file; the course's own have less than 1 MB
@@ -27,7 +28,7 @@ MOST_CELLS, MOST_PARSED = 2_000, 200_000  # cells of a file; characters of a cel
 Role = Literal["given", "guess", "answer", "check", "extra"]
 
 _FIRST_LINE = re.compile(r"\s*#\s*exercise\s+(L?\d+\.\d+)\b", re.I)
-_GUESS_CALL = re.compile(r"\b(?:predict|own_words)\(")  # the learner's, and nothing marks it
+_GUESS_CALL = re.compile(r"\b(?:predict|own_words|beside)\(")  # the learner's, and nothing marks it
 _CHECK_CALL = re.compile(r"\bcheck\(\s*[\"'](L?\d+\.\d+)[\"']")
 # However the learner left the name `check`, this cell calls the course's.
 _FRESH_CHECK = "from pdlab.course import check\n"
@@ -98,7 +99,7 @@ def read_learner(path: Path) -> list[LearnerCell]:
     except IsADirectoryError:
         raise BadInput("a folder", "a notebook file (.ipynb)", str(path)) from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        what = str(error) if isinstance(error, OSError) else "something that is no notebook of format 4"
+        what = why(error) if isinstance(error, OSError) else "something that is no notebook of format 4"
         raise BadInput(what, "a Jupyter notebook (.ipynb, format 4)", str(path)) from None
     if len(cells) > MOST_CELLS:
         raise BadInput(f"{len(cells):,} cells", f"at most {MOST_CELLS:,}", str(path))
