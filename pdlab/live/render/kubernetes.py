@@ -1,12 +1,16 @@
-"""Target ``kubernetes``: plain manifests (Deployments, Services, Jobs, one volume claim) and the script that applies them.
+"""Target ``kubernetes``: plain manifests (Deployments, Services, Jobs, volume claims) and the script that applies them.
 
 A server is a Deployment of one pod, since each has a name and a side channel of its own.  Router and
-client share one pod: the router listens on loopback, there as everywhere.
+client share one pod: the router listens on loopback, there as everywhere.  The model is fetched once,
+into a claim that every server mounts.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -15,40 +19,171 @@ from pdlab.errors import BadInput
 from pdlab.live import env
 from pdlab.live.render import local, paper, shell
 from pdlab.measure.plan import Plan
+from pdlab.theory import kv, roofline
 
 ENGINE_IMAGE = "vllm/vllm-openai:v" + env.GPU_PINS[0].partition("==")[2]
 COURSE_IMAGE = "pdlab:0.1.0"
+IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+COURSE_USER = 1000  # of the Dockerfile
 POD_IP = shell.variable("POD_IP")  # Kubernetes puts the pod's address in, in arguments and later settings alike
-RESULTS, FOLDER = "pdlab-results", "/results"
-HOW = (
-    f"Image {COURSE_IMAGE} is yours to build: the course's folder at /opt/pdlab, after `make env live-env` on a machine "
-    f"with a GPU. {ENGINE_IMAGE} carries NIXL (seen in v0.20.1: vLLM issue 41637). The cluster is 1.29 or newer (the "
-    "router is a sidecar). Between pods KV does not go over NVLink (published: Dynamo 1.6, disaggregated communication "
-    "guide): with no RDMA device in the pods UCX is left with TCP. What your cluster needs for RDMA (host network, a "
-    "device plugin's resource, IPC_LOCK) has to be added; 1-link.yaml shows what the link then gives. run.sh applies the "
-    "files in order."
+RESULTS, MOUNT = "pdlab-results", "/results"
+MODELS = "pdlab-models"
+OURS = {"app.kubernetes.io/part-of": "pdlab"}  # on every pod
+NO_MOUNTS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "results", "run", "sbin", "sys", "tmp", "usr", "var")
+MODEL_GIB = 200  # asked for where nothing says how large the model is
+FETCH = (
+    "import sys; from huggingface_hub import snapshot_download; "
+    "print(snapshot_download(sys.argv[1], revision=sys.argv[2] or None, ignore_patterns=['original/*', '*.pth', '*.gguf']))"
 )
+LOOK = (
+    "import pathlib, sys; there = pathlib.Path(sys.argv[1], 'config.json'); "
+    "sys.exit(None if there.is_file() else f'no {there}: the claim does not hold this model')"
+)
+FETCH_MINUTES, LINK_MINUTES, UP_MINUTES = 240, 30, 60  # the last two may have to pull an image of 10 GB first
+PROBE_S, PROBES = 5, 360  # loading from the claim and compiling, half an hour; nothing is downloaded then
+RDMA = """\
+# RDMA is not asked for, since every cluster names it differently.  Without it KV goes over TCP.  What to add to each
+# container with GPUs here, and to those of 1-link.yaml, so that the link is measured on the path that KV takes:
+#   resources: {limits: {rdma/rdma_shared_device_a: 1}}   what your device plugin calls it; this is the name in NVIDIA's
+#     network operator guide (Dynamo's says rdma/ib): kubectl get nodes --output 'jsonpath={..allocatable}'
+#   securityContext: {capabilities: {add: [IPC_LOCK]}}    registered memory is pinned
+#   env: [{name: UCX_NET_DEVICES, value: 'mlx5_0:1'}]     the ports (ibv_devinfo in a pod), or all
+#        [{name: UCX_TLS, value: 'rc,cuda_copy,cuda_ipc'}]  without tcp in it a missing fabric fails, and is not slow
+# Where the operator gives pods a second network, their template's metadata needs its annotation, too:
+#   annotations: {k8s.v1.cni.cncf.io/networks: NAME}
+"""
 RUN = """\
 kubectl=(kubectl --namespace "${NAMESPACE:-default}")
-cd "$(dirname "$0")"
-trap '"${kubectl[@]}" delete --ignore-not-found %(all)s' EXIT
+here=$(dirname "$0")
+out=${OUT:-$here/results}
+mkdir -p "$out/logs"
+out=$(cd "$out" && pwd)
+cd "$here"
 
-finished() { # JOB MINUTES: wait for it; end here where it failed
-  local second
-  for ((second = 0; second < 60 * $2; second += 10)); do
-    case $("${kubectl[@]}" get "job/$1" --output "jsonpath={.status.succeeded}/{.status.failed}") in
-      1/*) return ;;
-      /[1-9]*) break ;;
-    esac
-    sleep 10
+keep() { # each pod's log and description, beside the records
+  local pod at
+  for pod in $("${kubectl[@]}" get pods --selector %(ours)s --output name); do
+    at=$out/logs/${pod#pod/}
+    "${kubectl[@]}" describe "$pod" >"$at.txt" 2>&1 || true
+    "${kubectl[@]}" logs "$pod" --all-containers --prefix >"$at.log" 2>&1 || true
+    "${kubectl[@]}" logs "$pod" --all-containers --prefix --previous >"$at.before.log" 2>/dev/null || rm -f "$at.before.log"
   done
-  "${kubectl[@]}" logs "job/$1" --all-containers >&2
-  echo "$1 has failed or run out of time (pdlab-analyze fails where a gate is missed)" >&2
+}
+
+leave() { # however this ends: first the logs, then the GPUs
+  local status=$?
+  trap - EXIT
+  keep || true
+  "${kubectl[@]}" delete --ignore-not-found --wait=false %(all)s || true
+  if ((status)); then
+    echo "Logs: $out/logs.  What was recorded stays in the claim %(results)s; run.sh goes on with it." >&2
+  fi
+  exit "$status"
+}
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+failed() { # POD WHY: its last words, before anything is deleted; then end here
+  echo "$1: $2" >&2
+  "${kubectl[@]}" describe pod "$1" | tail -n 25 >&2 || true
+  "${kubectl[@]}" logs "$1" --all-containers --tail=60 --previous >&2 2>/dev/null || true
+  "${kubectl[@]}" logs "$1" --all-containers --tail=60 >&2 || true
   exit 1
 }
 
-"${kubectl[@]}" apply --filename 0-results.yaml
+sound() { # end here where one of our pods has crashed, or cannot start
+  local pods pod restarts reasons word
+  pods=$("${kubectl[@]}" get pods --selector %(ours)s --output 'jsonpath=%(states)s') || return 0
+  while IFS='|' read -r pod restarts reasons; do
+    for word in $restarts; do
+      [[ $word == 0 ]] || failed "$pod" "has crashed and was started again"
+    done
+    for word in $reasons; do
+      case $word in
+        ContainerCreating | PodInitializing | ErrImagePull) ;;
+        *) failed "$pod" "$word" ;;
+      esac
+    done
+  done <<<"$pods"
+}
+
+late() { # WHAT MINUTES: tell what is known, then end here
+  echo "$1: not done after $2 minutes" >&2
+  "${kubectl[@]}" get pods --output wide >&2 || true
+  "${kubectl[@]}" get events --sort-by=.lastTimestamp | tail -n 20 >&2 || true
+  exit 1
+}
+
+up() { # CONDITION MINUTES WHAT...: wait until it holds of these
+  local condition=$1 limit=$2
+  shift 2
+  SECONDS=0
+  until "${kubectl[@]}" wait --for="condition=$condition" --timeout=10s "$@" >/dev/null 2>&1; do
+    sound
+    ((SECONDS < 60 * limit)) || late "$*" "$limit"
+    sleep "${PAUSE:-5}"
+  done
+}
+
+finished() { # JOB MINUTES: wait for it, and watch the servers meanwhile
+  SECONDS=0
+  while ((SECONDS < 60 * $2)); do
+    case $("${kubectl[@]}" get "job/$1" --output "jsonpath={.status.succeeded}/{.status.failed}") in
+      1/*)
+        "${kubectl[@]}" logs "job/$1" --all-containers
+        return
+        ;;
+      /[1-9]*)
+        "${kubectl[@]}" logs "job/$1" --all-containers >&2 || true
+        echo "$1 has failed; its last words stand above (pdlab-analyze fails where a gate is missed)" >&2
+        exit 1
+        ;;
+    esac
+    sound
+    sleep "${PAUSE:-10}"
+  done
+  late "$1" "$2"
+}
+
+over() { # FILE...: these are done with; their logs are kept
+  local file words=()
+  for file in "$@"; do
+    words+=(--filename "$file")
+  done
+  keep
+  "${kubectl[@]}" delete --ignore-not-found --wait "${words[@]}"
+}
+
+claim() { # NAME FILE: made where it is not there yet
+  "${kubectl[@]}" get persistentvolumeclaim "$1" >/dev/null 2>&1 || "${kubectl[@]}" create --filename "$2"
+}
+
+# What an earlier run may have left, if it was killed.
+"${kubectl[@]}" delete --ignore-not-found --wait %(all)s
+claim %(results)s 0-results.yaml
 """
+
+
+@dataclass(frozen=True)
+class Store:
+    """The models' claim: where pods mount it, and whether it holds a hub's downloads."""
+
+    mount: str
+    hub: bool
+
+    @property
+    def home(self) -> str:
+        """HF_HOME."""
+        return f"{self.mount}/hf"
+
+    def volume(self) -> dict[str, Any]:
+        """For a pod."""
+        return _volume("models", MODELS)
+
+    def mounted(self) -> dict[str, Any]:
+        """For a container."""
+        return {"name": "models", "mountPath": self.mount}
 
 
 def files(asked: paper.Asked) -> dict[str, str]:
@@ -62,25 +197,122 @@ def files(asked: paper.Asked) -> dict[str, str]:
     if paper.MODELS in (model := paper.model_of(asked)).path:
         raise BadInput(f"model {model.name!r}, which is made on one machine", "one that every pod can read", "--target kubernetes",
                        "Give --model a hub id.")  # fmt: skip
+    image = asked.image or COURSE_IMAGE
+    if not IMAGE_NAME.fullmatch(image):
+        raise BadInput(f"image {image!r}", "a name such as registry.example/me/pdlab:0.1.0", "--image")
+    folder = f"{MOUNT}/{local.plain(path.stem)}-kubernetes"
     naming = paper.Naming(lambda node, name: POD_IP, lambda node, name: _name(name))
-    words = (where, FOLDER, "/opt/pdlab/.venv/bin/pdlab")
+    words = (where, folder, "/opt/pdlab/.venv/bin/pdlab")
     sheets = paper.sheets(asked, *words, naming)
-    parts: dict[str, list[dict[str, Any]]] = {"0-results.yaml": [_claim()]}
-    jobs: list[tuple[str, str, int]] = []  # file, the job to wait for, minutes
+    store = _store(model.path)
+    parts: dict[str, list[dict[str, Any]]] = {"0-results.yaml": [_claim(RESULTS, "ReadWriteOnce", 10)]}
+    script = ""
+    if store.hub:
+        parts["0-models.yaml"] = [_claim(MODELS, "ReadWriteMany" if plan.nodes > 1 else "ReadWriteOnce", _gib(asked))]
+        script += f"claim {MODELS} 0-models.yaml\n"
+    else:
+        script += f'"${{kubectl[@]}}" get persistentvolumeclaim {MODELS} >/dev/null\n'
     if "disaggregated" in designs and (check := paper.preflight(plan, words[2], naming)):
-        parts["1-link.yaml"] = _link(check, plan.nodes > 1)
-        jobs.append(("1-link.yaml", "pdlab-link-peer", 15))
+        parts["1-link.yaml"] = _link(check, plan.nodes > 1, image)
+        script += _step("1-link.yaml", "pdlab-link-peer", LINK_MINUTES)
+    parts["1-model.yaml"] = [_model(model.path, plan.comparison.revision or "", store)]
+    script += _step("1-model.yaml", "pdlab-model", FETCH_MINUTES)
     for number, sheet in enumerate(sheets, 2):
-        name = f"{number}-{sheet.label}.yaml"
-        parts[name] = [part for server in sheet.servers for part in _server(server, plan)] + [_runs(sheet)]
-        jobs.append((name, f"pdlab-{sheet.design}", paper.minutes(plan, 1, asked.tune)))
+        servers, runs = f"{number}-{sheet.label}.yaml", f"{number}-runs.yaml"
+        parts[servers] = [part for server in sheet.servers for part in _server(server, plan, store)]
+        parts[runs] = [_runs(sheet, folder, image)]
+        names = " ".join(f"deployment/{_name(server.name)}" for server in sheet.servers)
+        script += f'"${{kubectl[@]}}" apply --filename {servers}\nup Available {UP_MINUTES} {names}\n'
+        script += f'"${{kubectl[@]}}" apply --filename {runs}\nfinished {_name(sheet.label)} {paper.minutes(plan, 1, asked.tune)}\n'
+        script += f"over {runs} {servers}\n"
+    last = len(sheets) + 2
+    parts[records := f"{last}-records.yaml"] = [_job("pdlab-records", _course(("sleep", "3600"), image))]
+    script += COPY % {"folder": shell.word(folder), "file": records}
     if len(designs) > 1:
-        parts["4-analyze.yaml"] = [_job("pdlab-analyze", _course(paper.analyze(where, FOLDER, words[2])))]
-        jobs.append(("4-analyze.yaml", "pdlab-analyze", 15))
+        parts[judge := f"{last + 1}-analyze.yaml"] = [_job("pdlab-analyze", _course(paper.analyze(where, folder, words[2]), image))]
+        script += _step(judge, "pdlab-analyze", LINK_MINUTES)
     note = f"# Rendered from {local.plain(where)}: validated, not run.  run.sh applies it and says why each flag is there.\n"
-    texts = {name: note + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000) for name, part in parts.items()}
-    head = local.head(asked, HOW, list(texts.values()))
-    return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + _script(parts, jobs), **texts}
+    texts = {name: note + _notes(name, store) + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000)
+             for name, part in parts.items()}  # fmt: skip
+    head = local.head(asked, _how(image, store), list(texts.values()))
+    ours = ",".join(f"{key}={value}" for key, value in OURS.items())
+    passing = " ".join(f"--filename {name}" for name in parts if not name.startswith("0-"))
+    run = RUN % {"all": passing, "ours": ours, "results": RESULTS, "states": STATES}
+    return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + run + script, **texts}
+
+
+STATES = (  # name|restarts of each container|why each waits
+    "{range .items[*]}{.metadata.name}|{.status.containerStatuses[*].restartCount} {.status.initContainerStatuses[*].restartCount}|"
+    '{.status.containerStatuses[*].state.waiting.reason} {.status.initContainerStatuses[*].state.waiting.reason}{"\\n"}{end}'
+)
+COPY = """\
+"${kubectl[@]}" apply --filename %(file)s
+up Ready 30 pod --selector job=pdlab-records
+"${kubectl[@]}" exec job/pdlab-records -- tar --create --directory=%(folder)s . | tar --extract --directory="$out"
+"${kubectl[@]}" delete --wait=false --filename %(file)s
+echo "Records and logs: $out.  They stay in the claim as well."
+"""
+
+
+def _how(image: str, store: Store) -> str:
+    """What has to be there before, and what the script does."""
+    if store.hub:
+        weights = (
+            f"The model is fetched once, into the claim {MODELS}, and the servers read it from there with the hub switched off. "
+            "A gated model wants a token whose owner has taken its licence: kubectl create secret generic hf-token "
+            '--from-literal=token="$HF_TOKEN". Servers on several nodes need a claim that many nodes mount (ReadWriteMany); '
+            "0-models.yaml says what to set."
+        )
+    else:
+        weights = (
+            f"The model's folder has to be in the claim {MODELS}, which is mounted at {store.mount}; 1-model.yaml looks whether it is, "
+            "and says what to put there where a folder of the nodes takes the claim's place."
+        )
+    return (
+        f"Image {image} is yours to build and to push (Dockerfile); another name: --image. {ENGINE_IMAGE} carries NIXL (seen in "
+        f"v0.20.1: vLLM issue 41637). The cluster is 1.29 or newer (the router is a sidecar). {weights} Between pods KV does not go "
+        "over NVLink (published: Dynamo 1.6, disaggregated communication guide): with no RDMA device in the pods UCX is left "
+        "with TCP; the head of the disaggregated servers' file says what to add, 1-link.yaml shows what the link then gives. run.sh "
+        "applies the files in order, waits until the servers answer, and ends with their last words as soon as one has "
+        "crashed. Records, and the log of every pod, are in results/ beside it afterwards (OUT names another folder, NAMESPACE "
+        "another namespace)."
+    )
+
+
+def _notes(name: str, store: Store) -> str:
+    """What a file's reader may have to add, as comments."""
+    if name == "0-models.yaml":
+        return (
+            "# storageClassName is left to the cluster's default: name one that fits (kubectl get storageclass).  A class without\n"
+            "# ReadWriteMany leaves the claim pending where servers stand on several nodes.\n"
+        )
+    if name == "1-model.yaml" and not store.hub:
+        return (
+            "# In place of the claim, here and in the servers' files, a folder that lies on every node with GPUs:\n"
+            "#   volumes: [{name: models, hostPath: {path: /FOLDER, type: Directory}}]\n"
+        )
+    return RDMA if name.endswith("-disaggregated.yaml") else ""
+
+
+def _store(path: str) -> Store:
+    """Where pods find the model: what is fetched below ``/models``, a folder where its path says.
+
+    The claim is mounted at the first part of a folder's path, and holds the rest of it.
+    """
+    if not path.startswith("/"):
+        return Store("/models", True)
+    first, _, rest = path[1:].partition("/")
+    if not rest or first in NO_MOUNTS or not re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z0-9_-]", first):
+        raise BadInput(f"model folder {path!r}", "one such as /mnt/NAME: the claim is mounted at the first part", "--model")
+    return Store(f"/{first}", False)
+
+
+def _gib(asked: paper.Asked) -> int:
+    """Room for the plan's model: its weights, a quarter more, and 10 GiB."""
+    link = asked.plan.live_section.link
+    if asked.model or link is None:
+        return MODEL_GIB
+    return math.ceil(1.25 * roofline.weight_bytes(kv.load(link.kv_config)) / 2**30) + 10
 
 
 class _Plain(yaml.SafeDumper):
@@ -90,60 +322,70 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def _script(parts: Mapping[str, Any], jobs: Sequence[tuple[str, str, int]]) -> str:
-    ours = " ".join(f"--filename {name}" for name in parts if name != "0-results.yaml")
-    text = RUN % {"all": ours}
-    for name, job, minutes in jobs:
-        text += f'"${{kubectl[@]}}" apply --filename {name}\nfinished {job} {minutes}\n"${{kubectl[@]}}" logs job/{job}\n'
-        text += f'"${{kubectl[@]}}" delete --wait --filename {name}\n'
-    return text + "# The records stay in the claim pdlab-results.\n"
+def _step(name: str, job: str, minutes: int) -> str:
+    return f'"${{kubectl[@]}}" apply --filename {name}\nfinished {job} {minutes}\nover {name}\n'
 
 
-def _server(server: paper.Server, plan: Plan) -> list[dict[str, Any]]:
+def _model(path: str, revision: str, store: Store) -> dict[str, Any]:
+    """The job that puts the model into the claim, or sees that it is there."""
+    words, settings = [LOOK, path], []
+    if store.hub:
+        words, settings = [FETCH, path, revision], [_token(), *_settings({"HF_HOME": store.home})]
+    container = {"name": "model", "image": ENGINE_IMAGE, "command": ["python3", "-c"], "args": [_literal(word) for word in words],
+                 "env": settings, "volumeMounts": [store.mounted()]}  # fmt: skip
+    job = _job("pdlab-model", container, results=False)
+    job["spec"]["template"]["spec"]["volumes"] = [store.volume()]
+    return job
+
+
+def _server(server: paper.Server, plan: Plan, store: Store) -> list[dict[str, Any]]:
     """A Deployment of one pod and the Service that gives it a name."""
     name, labels = _name(server.name), {"app": "pdlab", "server": server.name}
     port = int(server.url.rpartition(":")[2])
     # the cluster deals the GPUs
     settings = {key: value for key, value in server.settings.items() if key != "CUDA_VISIBLE_DEVICES"}
+    if store.hub:
+        settings |= {"HF_HOME": store.home, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     container = {
         "name": "vllm", "image": ENGINE_IMAGE, "command": ["vllm", "serve"], "args": [_literal(word) for word in server.command[2:]],
-        "env": [*_own_address(), _token(), *({"name": key, "value": _literal(value)} for key, value in settings.items())],
+        "env": [*_own_address(), *_settings(settings)],
         "ports": [{"name": "http", "containerPort": port},
                   {"name": "side-channel", "containerPort": int(server.settings["VLLM_NIXL_SIDE_CHANNEL_PORT"])}],
         "resources": {"limits": {"nvidia.com/gpu": len(server.units)}},
-        "startupProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 5, "failureThreshold": 360},
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+        "startupProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": PROBE_S, "failureThreshold": PROBES},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, store.mounted()],
     }  # fmt: skip
-    pod: dict[str, Any] = {"containers": [container], "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}
+    volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}, store.volume()]
+    pod: dict[str, Any] = {"containers": [container], "volumes": volumes}
     if plan.nodes == 1:
         pod["affinity"] = {"podAffinity": _together({"app": "pdlab"})}
     return [
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels},
-         "spec": {"replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": labels},
-                  "template": {"metadata": {"labels": labels}, "spec": pod}}},
+         "spec": {"replicas": 1, "strategy": {"type": "Recreate"}, "progressDeadlineSeconds": 60 * UP_MINUTES,
+                  "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": OURS | labels}, "spec": pod}}},
         _service(name, labels, port),
     ]  # fmt: skip
 
 
-def _runs(sheet: paper.Sheet) -> dict[str, Any]:
+def _runs(sheet: paper.Sheet, folder: str, image: str) -> dict[str, Any]:
     """The router beside the client.  Its probe asks it whether all servers are up; the client waits for that."""
     ask = f"import urllib.request as u; u.urlopen('{paper.ROUTER_URL}/health')"
-    router = _course(sheet.router, "router") | {
+    router = _course(sheet.router, image, "router") | {
         "restartPolicy": "Always",
         "startupProbe": {"exec": {"command": ["/opt/pdlab/.venv/bin/python", "-c", ask]}, "periodSeconds": 5,
-                         "timeoutSeconds": 10, "failureThreshold": 360},
+                         "timeoutSeconds": 10, "failureThreshold": 60},
     }  # fmt: skip
-    folder = {"name": "folder", "image": COURSE_IMAGE, "command": ["mkdir", "-p", f"{FOLDER}/logs"], "volumeMounts": _results()}
-    return _job(f"pdlab-{sheet.design}", _course(sheet.attach, "client"), before=[folder, router])
+    logs = _course(("mkdir", "-p", f"{folder}/logs"), image, "folder")
+    return _job(_name(sheet.label), _course(sheet.attach, image, "client"), before=[logs, router])
 
 
-def _link(check: paper.Preflight, several: bool) -> list[dict[str, Any]]:
+def _link(check: paper.Preflight, several: bool, image: str) -> list[dict[str, Any]]:
     """Two jobs and a name for the one that listens; on two nodes where the plan has more than one."""
     pair = {"app": "pdlab-link"}
     placed = "podAntiAffinity" if several else "podAffinity"
     ends = []
     for end, words in (("listen", check.listen), ("peer", check.peer)):
-        container = _course(words, "link") | {"env": _own_address(), "resources": {"limits": {"nvidia.com/gpu": 1}}}
+        container = _course(words, image, "link") | {"env": _own_address(), "resources": {"limits": {"nvidia.com/gpu": 1}}}
         job = _job(f"pdlab-link-{end}", container, results=False)
         template = job["spec"]["template"]
         template["metadata"]["labels"] |= pair | {"end": end}
@@ -158,25 +400,27 @@ def _job(name: str, container: dict[str, Any], before: Sequence[dict[str, Any]] 
     if before:
         pod["initContainers"] = list(before)
     if results:
-        pod["volumes"] = [{"name": "results", "persistentVolumeClaim": {"claimName": RESULTS}}]
-    else:
-        container.pop("volumeMounts")
+        container["volumeMounts"] = [{"name": "results", "mountPath": MOUNT}]
+        for one in before:
+            one["volumeMounts"] = container["volumeMounts"]
+        pod["securityContext"] = {"fsGroup": COURSE_USER}  # the image's user is not root, and it writes into the claim
+        pod["volumes"] = [_volume("results", RESULTS)]
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
-            "spec": {"backoffLimit": 0, "template": {"metadata": {"labels": {"job": name}}, "spec": pod}}}  # fmt: skip
+            "spec": {"backoffLimit": 0, "template": {"metadata": {"labels": OURS | {"job": name}}, "spec": pod}}}  # fmt: skip
 
 
-def _course(words: Sequence[str], name: str = "pdlab") -> dict[str, Any]:
-    return {"name": name, "image": COURSE_IMAGE, "workingDir": "/opt/pdlab", "command": [words[0]], "args": [_literal(word) for word in words[1:]],
-            "volumeMounts": _results()}  # fmt: skip
+def _course(words: Sequence[str], image: str, name: str = "pdlab") -> dict[str, Any]:
+    return {"name": name, "image": image, "workingDir": "/opt/pdlab", "command": [words[0]],
+            "args": [_literal(word) for word in words[1:]]}  # fmt: skip
 
 
-def _results() -> list[dict[str, Any]]:
-    return [{"name": "results", "mountPath": FOLDER}]
+def _claim(name: str, mode: str, gib: int) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"accessModes": [mode], "resources": {"requests": {"storage": f"{gib}Gi"}}}}  # fmt: skip
 
 
-def _claim() -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": RESULTS},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}}  # fmt: skip
+def _volume(name: str, claim: str) -> dict[str, Any]:
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim}}
 
 
 def _service(name: str, labels: Mapping[str, str], port: int) -> dict[str, Any]:
@@ -187,6 +431,10 @@ def _service(name: str, labels: Mapping[str, str], port: int) -> dict[str, Any]:
 def _literal(text: str) -> str:
     """A value that Kubernetes leaves as it is: of ``$(NAME)`` it would put NAME's value in, unless it is ours."""
     return shell.VARIABLE.sub(lambda match: f"$({match[1][1:-1]})", text.replace("$", "$$"))
+
+
+def _settings(values: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": key, "value": _literal(value)} for key, value in values.items()]
 
 
 def _own_address() -> list[dict[str, Any]]:
