@@ -289,7 +289,7 @@ Now the rule itself. Write the router's decision after a failed attempt: `"give 
 - `status`: the HTTP status that a server refused with, or `None` where it died, froze or sent an error frame
 - `spare_prefills`: prefill servers that have not been tried
 
-The rule of this course's router for a status has two lines, and llm-d's sidecar draws the border in the same place (it then lets decode compute the prompt):
+The rule of this course's router for a status has two lines, and llm-d's sidecar draws the border in the same place (after a 5xx it lets decode compute the prompt):
 
 - **400 to 499: give up.** The server says that the request is at fault, and it would be so anywhere. 429, *too many requests*, belongs here: the sender is asked to slow down, and a router that asks the next server at once does the opposite. The client has to wait, so the client has to hear of it.
 - **500 to 599: try again**, like a death or a freeze. The server is at fault, and another may be well. 503, *not available now*, belongs here.
@@ -627,7 +627,7 @@ print(f"{len(lived)} runs with a living server; longer than the lease and two se
 """
 One fault has two outcomes, and it is a harmless one: the client who hangs up after five tokens had a sixth on its way once. The silent faults were silent all twenty times. Nothing about them is luck.
 
-Two rows tell what one run of each could not. `decode killed before the first token`: in 19 of its 20 runs both servers were dead afterwards, and the time is that of the one run in which prefill lived. `dtype mismatch`: the single run let go after 6.0 s, when the lease ended. Of the twenty one took 8.1 s, more than two seconds over the lease. Who had read *the lease and two seconds* off the first table, as a bound, would have been wrong once in 441 runs. vLLM frees expired blocks in a later step, and these runs shared their cores with other work; which of the two made that one late, the record does not say. It kept the ten seconds, and no run of the 460 ended with blocks still in use.
+Two rows tell what one run of each could not. `decode killed before the first token`: in 19 of its 20 runs both servers were dead afterwards, and the time is that of the one run in which prefill lived. `dtype mismatch`: the single run let go after 6.0 s, when the lease ended. One of the twenty took 8.1 s, more than two seconds over the lease. Who had read *the lease and two seconds* off the first table, as a bound, would have been wrong once in 441 runs. vLLM frees expired blocks in a later step, and these runs shared their cores with other work; which of the two made that one late, the record does not say. It kept the ten seconds, and no run of the 460 ended with blocks still in use.
 
 ## Recap
 
@@ -669,5 +669,6 @@ Accessed in November 2026.
 
 - vLLM documentation, *NixlConnector usage*, and the connector interface `KVConnectorBase_V1`: leases, load-failure policies, the request protocol.
 - P. Koopman, *32-bit cyclic redundancy codes for Internet applications*, DSN 2002: what a CRC finds and what it misses.
-- RFC 9110, *HTTP Semantics*, section 15: the status code belongs to the response's start.
+- RFC 9110, *HTTP Semantics*, section 15: the status code belongs to the response's start; what 4xx, 5xx and 503 say. RFC 6585, section 4: 429.
+- llm-d inference scheduler, the routing sidecar beside decode (read in its source): after a 5xx from prefill decode computes the prompt, after a 4xx the client gets it.
 """

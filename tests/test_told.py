@@ -225,7 +225,7 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("L3", r"about three quarters of that had passed", lambda: 0.7 < page("L3").after("in the middle of a transfer: ")[0] / (22 * 262_144) < 0.8),
     ("L3", r"in (\d+) of its (\d+) runs both servers were dead", lambda: (f"{number(repeated('decode killed before the first token')['runs']) - number(repeated('decode killed before the first token')['runs with a living server']):.0f}", repeated("decode killed before the first token")["runs"])),
     ("L3", r"the single run let go after ([\d.]+) s", lambda: page("L3").row("How long blocks stayed", fault="dtype mismatch")["no block in use on them after (s)"]),
-    ("L3", r"Of the twenty one took ([\d.]+) s, more than two seconds over the lease", lambda: repeated("dtype mismatch")["no block in use on it after (s, at most)"]),
+    ("L3", r"One of the twenty took ([\d.]+) s, more than two seconds over the lease", lambda: repeated("dtype mismatch")["no block in use on it after (s, at most)"]),
     ("L3", r"wrong once in (\d+) runs", lambda: f"{sum(number(row['runs with a living server']) for row in page('L3').tables['Each fault many times']):.0f}"),
     ("L3", r"would have been wrong once", lambda: page("L3").after("longer than the lease and two seconds: ") == [1]),
     ("L3", r"no run of the (\d+) ended with blocks still in use", lambda: f"{came_to_something():.0f}"),
