@@ -87,8 +87,13 @@ def read_yaml(path: str | Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        raise BadInput(str(error), "a readable YAML file", str(path)) from error
+        raise BadInput(why(error), "a readable YAML file", str(path)) from error
     return parse_yaml(text, str(path))
+
+
+def why(error: Exception) -> str:
+    """What an error says, without the path that a message names anyway."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def parse_json(text: str | bytes, where: str, expected: str = "one JSON document", do: str = "") -> Any:
@@ -108,6 +113,8 @@ def write_whole(path: str | Path, text: str) -> None:
     try:
         part.write_text(text, encoding="utf-8")
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # of a full disk it says nothing more
+            error.filename = str(path)
         raise

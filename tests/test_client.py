@@ -309,6 +309,18 @@ def test_failures_in_the_last_second_of_a_cut_off_session_are_sent_again(tmp_pat
     assert len(sessions) == 2 and kept[2].meta["outcome"] == "complete" and kept[1].meta["outcome"] == "complete"
 
 
+def test_a_spool_that_cannot_be_written_is_told(tmp_path, monkeypatch, capfd):
+    """A disk that is full in the middle of a run: one message that says where and what to do, no traceback."""
+    fake = tmp_path / "bin" / "cat"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\nhead -c 10 > /dev/null\necho 'cat: write error: No space left on device' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with pytest.raises(client.ClientFailed, match=r"spool\.bin could not be written \(No space left on device\).*resume"):
+        client.run_load("http://127.0.0.1:9/v1/completions", offers(3), tmp_path / "run", ABOUT)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_url_that_is_none_is_refused(tmp_path):
     """Without a scheme the URL is bad input, and nothing is left behind that looks like a run."""
     with pytest.raises(BadInput, match="http://"):

@@ -345,3 +345,9 @@ def test_a_failure_of_the_grader_stays_with_its_notebook(tmp_path: Path, monkeyp
     monkeypatch.setattr(grade_merge, "merge", lambda *_: 1 / 0)
     files = [learner(tmp_path, tmp_path / f"{name}.ipynb", ANSWERS) for name in "ab"]
     assert ["ZeroDivisionError" in report.error for report in grade.grade(files)] == [True, True]
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(grade_merge, "merge", full)
+    assert "no room for a copy of the course in /" in grade.grade(files[:1])[0].error

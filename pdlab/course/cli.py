@@ -67,14 +67,16 @@ def main(argv: list[str] | None = None) -> int:
         return OK
     except OSError as error:
         why = error.strerror or error
-        if _output_fails():
+        if error.filename is None and _output_fails():
             _drop_output()
             return _say(args, f"the output could not be written: {why}", FAILED)
         if error.filename is None and error.errno == errno.ENOENT and _folder_is_gone():
             return _say(args, BadInput("none (it was removed)", "one that is there", "the current folder"), BAD_INPUT)
         if error.filename is not None and error.errno in NAMES_AT_FAULT:
             return _say(args, BadInput(f"{why}", "a path that can be used", _shown(error.filename)), BAD_INPUT)
-        about = "" if error.filename is None else f"{_shown(error.filename)}: "
+        # a write that fails for want of room does not say where it was
+        place = error.filename if error.filename is not None or error.errno != errno.ENOSPC else getattr(args, "out", None)
+        about = "" if place is None else f"{_shown(place)}: "
         return _say(args, f"{about}{why}", FAILED)
 
 

@@ -121,6 +121,9 @@ def _grade_one(path: Path, answers: list[Backbone], limits: Limits, judge: Warm)
     except BadInput as error:
         report.error = str(error)
     except Exception as error:  # nobody thought of it; the rest of the batch is graded all the same
+        if "No space left on device" in str(error):
+            report.error = f"{path}: no room for a copy of the course in {tempfile.gettempdir()}. Free some, or set TMPDIR to another folder"
+            return report
         what = _printable(f"{type(error).__name__}: {error}")[:300]
         report.error = f"{path}: the grader failed on this notebook ({what})"
     return report

@@ -239,7 +239,7 @@ def _drive(
     schedule = _schedule(url, offers, options)
     planned_s = (offers[-1].at_ms - offers[0].at_ms) / 1000 + LEAD_NS / 1e9
     # In a session of its own: Ctrl-C must not stop it from writing down what it was handed.
-    sink = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=spool, start_new_session=True)
+    sink = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=spool, stderr=subprocess.PIPE, start_new_session=True)
     loop = subprocess.Popen(
         [sys.executable, "-m", "pdlab.live.client_loop"], stdin=subprocess.PIPE, stdout=sink.stdin
     )
@@ -262,7 +262,12 @@ def _drive(
         if loop.poll() is None:
             loop.terminate()
             loop.wait()
+        with sink.stderr:  # type: ignore[union-attr]
+            said = sink.stderr.read().decode(errors="replace").strip()  # type: ignore[union-attr]
         sink.wait()
+    if sink.returncode:  # a full disk, most likely
+        raise ClientFailed(f"{spool.name} could not be written ({said.rpartition(': ')[2] or f'status {sink.returncode}'}); "
+                           "what was answered before is kept: make room, and resume")  # fmt: skip
     if loop.returncode:
         raise ClientFailed(f"the client process ended with status {loop.returncode}")
 

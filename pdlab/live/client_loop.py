@@ -555,6 +555,8 @@ def main() -> int:
     os.set_blocking(out_fd, False)
     try:
         Loop(config, exchanges, out_fd).run()
+    except BrokenPipeError:  # what was to be kept has nowhere to go; the client says why
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0

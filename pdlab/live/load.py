@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from pdlab.documents import parse_json
+from pdlab.documents import parse_json, write_whole
 from pdlab.errors import BadInput
 from pdlab.live import client
 from pdlab.measure import traces, workload
@@ -83,7 +83,7 @@ def ask(out: Path, resume: bool, asked: dict[str, Any]) -> None:
         )  # fmt: skip
     if not before and not (out / client.SPOOL).exists() and not client.is_finished(out):
         out.mkdir(parents=True, exist_ok=True)
-        (out / ASKED).write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
+        write_whole(out / ASKED, json.dumps(asked, indent=2) + "\n")
 
 
 def base(url: str) -> str:

@@ -302,6 +302,7 @@ def read_parquet(path: str | Path, partial: bool = False) -> pa.Table:
     """The rows of a Parquet file.  A damaged row group is reported by its number, or, with ``partial``, skipped."""
     path = Path(path)
     footer = path.with_name(path.name + FOOTER_SUFFIX)
+    path.open("rb").close()  # what cannot be opened is told as that, not as damage
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         schema, intact = file.schema_arrow, True

@@ -305,6 +305,14 @@ def test_a_parquet_column_of_another_kind(tmp_path, column, values, words, parti
         assert str(caught.value).startswith(str(path)) and "damaged" not in str(caught.value)
 
 
+def test_what_cannot_be_opened_is_not_called_damaged(tmp_path):
+    """A folder under the name of the records: the system's own error, with its path."""
+    (tmp_path / records.PARQUET).mkdir()
+    (tmp_path / (records.PARQUET + records.FOOTER_SUFFIX)).touch()
+    with pytest.raises(IsADirectoryError, match=records.PARQUET):
+        records.read_run(tmp_path)
+
+
 def test_a_repeated_request_id_is_told():
     """Two rows of one id are counted twice, and the notes say so."""
     rows = records.rows(records.table_from_rows([answer(0), answer(1)]))
