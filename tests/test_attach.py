@@ -94,7 +94,8 @@ def test_tuning_ends_with_the_choice_that_a_sweep_makes(plan_path: Path, tmp_pat
             sent = [one.json for one in peer.posts() if one.json["prompt"][0] != 100]
         assert len(sent) >= 2 + 8 and not (out / "sweep.json").exists()
         told.append(capsys.readouterr())
-    assert "still to be tried: chunks of 128 tokens" in told[0].err and "--chunk 512" in told[1].out
+    assert "still to be tried: chunks of 128 tokens" in told[0].err and "512: 100.0%" in told[1].err
+    assert "TUNED: chunks of 512 tokens. Render the comparison with --chunk 512" in told[1].err  # a script shows stderr alone
     assert sweep.chosen(out / sweep.TUNING) == 512
     entries = records.read_sweep(out / sweep.TUNING).entries
     assert [entry.design for entry in entries] == ["aggregated chunk 128", "aggregated chunk 512"]
@@ -118,6 +119,14 @@ def test_a_tuning_in_which_nothing_was_good_enough_chooses_nothing(tmp_path: Pat
         with pytest.raises(Failed, match="no chunk size let any request meet its targets"):
             attach.run(plan_path, tmp_path / "out", "aggregated", peer.url, {}, None, 512, lambda _: None, True)
     assert sweep.chosen(tmp_path / "out" / sweep.TUNING) is None
+
+
+def test_a_sweep_says_that_nobody_tuned_its_opponent(plan_path: Path) -> None:
+    """Without --tune, --chunk or an earlier choice the first size is taken aloud; a plan of one size has nothing to say."""
+    said, plan = [], plans.load(plan_path)
+    assert sweep.untuned(plan, said.append) == 128 and said[0].startswith("NOT TUNED: aggregated serving gets chunks of 128")
+    one = plan.model_copy(update={"live": plan.live.model_copy(update={"max_num_batched_tokens": [512]})})
+    assert sweep.untuned(one, said.append) == 512 and len(said) == 1
 
 
 def test_what_the_servers_contradict_is_refused(plan_path: Path, tmp_path: Path) -> None:

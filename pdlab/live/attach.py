@@ -162,12 +162,17 @@ def _tune(attached: sweep.Sweep, plan_path: Path) -> int | None:
     if left := [str(case.chunk_tokens) for case in cases if not client.is_finished(directory / case.name)]:
         attached.say(f"still to be tried: chunks of {', '.join(left)} tokens")
         return None
-    if not any(one["attainment"] for one in sweep.tried(plan, directory, cases)):
+    found = sweep.tried(plan, directory, cases)
+    if not any(one["attainment"] for one in found):
         raise Failed(
             f"At {cases[0].rate_rps:g} requests/s, the plan's highest rate, no chunk size let any request meet its targets: that "
             "tells none from another. Tune with a plan whose highest rate is lower."
         )
-    return sweep.choose(plan, directory, cases)
+    best = sweep.choose(plan, directory, cases)
+    met = ", ".join(f"{one['chunk_tokens']}: {one['attainment']:.1%}" for one in found)
+    attached.say(f"requests that met their targets at {cases[0].rate_rps:g} requests/s, by chunk size: {met}")
+    attached.say(f"TUNED: chunks of {best} tokens. Render the comparison with --chunk {best} (pdlab plan render).")
+    return best
 
 
 def _run_case(

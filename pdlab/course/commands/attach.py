@@ -45,10 +45,8 @@ def run(args: argparse.Namespace) -> int:
         raise Failed(f"{error}\nWhat was measured is kept: run the same command again to go on.") from error
     if args.json:
         print_json({"out": str(args.out), "design": args.design, **({"chosen_chunk_tokens": chosen} if args.tune else {})})
-    elif chosen:
-        print(f"Tuned: chunks of {chosen} tokens. Render the comparison with --chunk {chosen} (pdlab plan render).")
     elif args.tune:
-        print(f"chunks of {args.chunk} tokens are tried")
+        print(f"chunks of {args.chunk} tokens are tried" + (f"; the best of all are {chosen}" if chosen else ""))
     else:
         print(f"{args.design} is done; with both designs there: pdlab analyze {args.out} --plan {args.plan}")
     return 0
