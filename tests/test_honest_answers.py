@@ -52,7 +52,8 @@ def test_an_answer_that_means_the_right_thing_is_correct(exercise_id: str, answe
         ("8.4", "line", "is not it"), ("8.10", "wire", "none of the choices"), ("4.5", dict.fromkeys("ABCDE", "miss"), "none of the choices"),
         ("4.12", "setup", "none of the choices"), ("4.3", dict.fromkeys("ABCDE", "does"), "none of the choices"), ("L1.4", dict.fromkeys("ABCD", "not"), "none of the choices"),
         ("8.9", {"100 GB/s": None, "25 GB/s": None, "10 GB/s": None}, "still to be filled in: \"100 GB/s\""), ("4.13", "factor 7", "less than a factor of two"),
-        ("L3.3", ["fail"], '"prefill-killed-before, fail", "prefill-killed-before, retry", '),
+        ("L3.1", dict.fromkeys(["killed, fail", "killed, recompute", "frozen, retry", "decode killed", "stale", "corrupted"], "error"), "none of the choices"),
+        ("L3.3", ["corrupted"], "none of the choices"), ("L3.3", ["fail"], '"prefill-killed-before, fail", "prefill-killed-before, retry", '),
     ],
 )  # fmt: skip
 def test_half_a_word_is_no_answer(exercise_id: str, answer: Any, words: str) -> None:

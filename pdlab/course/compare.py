@@ -63,8 +63,9 @@ class Rules:
             said, remark = word(remarked[1]), word(remarked[2])
             if said in known and not any(other in remark for other, means in known.items() if means != known[said]):
                 return known[said]
-        begun = [choice for choice in self.choices if _begins(parts(plain), parts(choice))]
-        return word(begun[0]) if len(begun) == 1 else word(plain)
+        said = parts(plain)
+        begun = [choice for choice in self.choices if parts(choice)[: len(said)] == said]
+        return word(begun[0]) if len(begun) == 1 and _is_enough(said, parts(begun[0])) else word(plain)
 
     def allows(self, said: str, expected: str) -> bool:
         """Whether a word is one that the exercise knows: a choice, a synonym, or what is expected."""
@@ -82,10 +83,9 @@ def _worth_naming(choices: Any) -> tuple[str, ...]:
     return tuple(choices) if len(choices) > 1 else ()
 
 
-def _begins(said: list[str], choice: list[str]) -> bool:
-    """Whether these are the first words of a choice, and the rest does not turn their sense."""
-    rest = choice[len(said) :]
-    return bool(rest) and choice[: len(said)] == said and len("".join(said)) > 3 and not NEGATIONS & {*rest} and not {*said} <= NEGATIONS
+def _is_enough(said: list[str], choice: list[str]) -> bool:
+    """Whether the first words of a choice say it: more than a syllable or a *not*, and no *not* in what is left out."""
+    return len("".join(said)) > 3 and not NEGATIONS & {*choice[len(said) :]} and not {*said} <= NEGATIONS
 
 
 def in_words(plain: Any, expected: Any, rules: Rules) -> Any:
