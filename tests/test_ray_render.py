@@ -101,6 +101,7 @@ case $1 in
   shutdown) echo shutdown >>told ;;
   status)
     touch apps next
+    if [ -e silent ] || { [ -e blink ] && [ -s apps ]; }; then rm -f blink; echo "no cluster" >&2; exit 1; fi
     echo applications:
     while read -r name status turns; do
       printf "  %s:\\n    status: %s\\n    message: |\\n      status: X\\n" "$name" "$status"
@@ -138,6 +139,7 @@ def ray_script(folder: Path, change=lambda text: text, **settings: str) -> tuple
 def test_each_design_meets_its_own_application_however_long_the_one_before_took(tmp_path):
     """The limits begin anew after hours; load goes to a design that runs alone; a deployment that Serve lost is sent again."""
     (tmp_path / "lose-one").touch()
+    (tmp_path / "blink").touch()  # and one look at Serve comes to nothing, which is no reason to deploy again
     done, told = ray_script(tmp_path, lambda text: text.replace("set -euo pipefail\n", "set -euo pipefail\nSECONDS=99999\n"))
     assert done.returncode == 0, done.stderr
     assert [line for line in told if line.startswith("attach")] == [
@@ -158,7 +160,11 @@ def test_a_limit_that_passes_ends_the_script_with_its_reason(tmp_path, limit, se
 
 
 def test_a_serve_that_has_work_is_left_alone(tmp_path):
-    """An application of somebody else is neither deleted nor measured."""
+    """An application of somebody else is neither deleted nor measured; with no cluster the script ends with Serve's words."""
+    (tmp_path / "silent").touch()
+    done, told = ray_script(tmp_path)
+    assert done.returncode == 1 and "no cluster" in done.stderr and told == []
+    (tmp_path / "silent").unlink()
     (tmp_path / "apps").write_text("other RUNNING 0\n")
     done, told = ray_script(tmp_path)
     assert done.returncode == 1 and "other: RUNNING" in done.stderr and told == []

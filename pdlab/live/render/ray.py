@@ -29,23 +29,17 @@ if __name__ == "__main__":
     serve.run(app, name="{design}", blocking=True)
 """
 NO_APPLICATION = "No application: run.sh deploys this between two designs.  Serve then deletes the one that ran, and goes on itself."
-NO_APPLICATION = "No application: run.sh deploys this between two designs.  Serve then deletes the one that ran, and goes on itself."
-NO_APPLICATION = "No application: run.sh deploys this between two designs.  Serve then deletes the one that ran, and goes on itself."
 OTHER = shell.variable("LINK_PEER")
-NOTHING = "none.yaml"  # no application: what was deployed from a file before is deleted, and Serve stays
-LOADED_MINUTES, GONE_MINUTES = 60, 10
-NOTHING = "none.yaml"  # no application: what was deployed from a file before is deleted, and Serve stays
-LOADED_MINUTES, GONE_MINUTES = 60, 10
 NOTHING = "none.yaml"  # no application: what was deployed from a file before is deleted, and Serve stays
 LOADED_MINUTES, GONE_MINUTES = 60, 10
 RUN = """\
 here=$(dirname "$0")
 
-applications() { # NAME: STATUS of each that Serve lists; fails where Serve does not answer
+applications() { # NAME: STATUS of each that Serve lists
   "$serve" status | awk '
     /^[^ ]/ {part = $1}
     part == "applications:" && /^  [^ ]/ {name = $1}
-    part == "applications:" && /^    status: / {print name, $2}'
+    part == "applications:" && /^    status: / {print name, $2}' || echo "no answer"
 }
 
 give_up() { # WHAT: say what was waited for and what there is; the trap ends Serve
@@ -54,6 +48,7 @@ give_up() { # WHAT: say what was waited for and what there is; the trap ends Ser
   exit 1
 }
 
+"$serve" status >/dev/null # ends here, with its words, where no cluster answers
 found=$(applications)
 if [[ -n $found ]]; then
   echo "Serve has something to do already, which this would delete or measure: $found; end it first (serve shutdown)" >&2
