@@ -591,7 +591,8 @@ for path in ("main/aggregated-cold-8rps", "main/disaggregated-cold-8rps", "main/
 """
 
 # %%
-print("requests/s  simulated   by hand   M/D/1 at the trace's own rate   (mean wait, ms)   [simulated; M/D/1 hypothetical]")
+print("mean wait, ms   [simulated; the M/D/1 form: hypothetical]")
+print("requests/s  simulated   by hand   M/D/1 at the trace's own rate")
 for rate in (2, 4, 8, 10):
     one = run(f"main/disaggregated-cold-{rate}rps")
     arrivals_ms = one.table["scheduled_ns"].to_numpy() / 1e6
