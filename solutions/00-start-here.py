@@ -171,7 +171,7 @@ Five labs use real servers, or recorded runs of them. Each takes about an hour.
 |---|---|---|---|
 | short, two and a half hours | 145 | 00, 02, 03, 09 | sizing a transfer; refusing a claim that a floor cannot carry |
 | half a day | 245 | 00, 01, 02, 03, a break; L2 on recorded runs; 09 | also: how to compare two designs fairly |
-| a day | 455 | 00 to 03, a break, 05, L1; lunch; 06, L2 on the cluster, a break, L3, 09 | also: a measurement of one's own, and a failure survived |
+| a day | 455 | 00 to 03, a break, 05, L1; lunch; 06, L2 on the cluster (for the instructor: `labs/cluster.md`), a break, L3, 09 | also: a measurement of one's own, and a failure survived |
 
 03 and 09 explain the words that come from notebooks a path leaves out. Before L2 on the half day, read the recaps of 06 and 07.
 

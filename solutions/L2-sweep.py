@@ -6,6 +6,8 @@
 
 By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about eighteen minutes on two cores. Ask `.venv/bin/pdlab doctor --cores` first: it measures whether two of your cores slow each other down.
 
+A sweep of your own from a cluster opens here as well: start JupyterLab with `PDLAB_RUN_L2=/path/to/its/folder`, and plan, tables and checks are those of your sweep (`labs/cluster.md` says how to make one). The text between them goes on telling of the recorded run: where your tables disagree with it, that is your result.
+
 At the end you have compared aggregated with disaggregated serving on real vLLM servers, with the same requests and the same cores, against an opponent that was tuned first. And you have a verdict that you could defend, or a good reason to have none.
 
 ## Claim card
@@ -24,11 +26,14 @@ import json
 import numpy as np
 
 from pdlab.course import *
+from pdlab.course.own import moved_bytes
 from pdlab.live import microscope, sweep
 from pdlab.measure import compare, episodes, plan, records, slo
 from pdlab.theory import kv
 
-PLAN_FILE = recorded("miniature").parents[1] / "plans/miniature-2core.yaml"  # wherever this notebook lies
+SHIPPED = recorded("miniature").parents[1] / "plans/miniature-2core.yaml"  # wherever this notebook lies
+own = own_sweep("L2")  # the folder that PDLAB_RUN_L2 names, if it names one
+PLAN_FILE = own / "plan.yaml" if own else SHIPPED
 the_plan = plan.load(PLAN_FILE)
 
 # %% [markdown]
@@ -119,7 +124,7 @@ The next cell gets the sweep, recorded or live, and says which.
 """
 
 # %%
-run = lab_run("miniature", lambda directory: sweep.run_sweep(PLAN_FILE, directory, resume=True, tune=True))
+run = lab_run("miniature", lambda directory: sweep.run_sweep(PLAN_FILE, directory, resume=True, tune=True), own=own)
 
 # %%
 def runs(group="."):
@@ -127,12 +132,14 @@ def runs(group="."):
     return {entry.name: entry.read() for entry in records.read_sweep(run / group).entries}
 
 
-tuning, main = runs("tuning"), runs()
+tuning, main = runs("tuning") if (run / "tuning").exists() else {}, runs()
 for name, one in (tuning | main).items():
     status = one.table["status"].to_pylist()
     unique = len(set(one.table["request_id"].to_pylist()))
     assert unique == len(status) and set(status) <= {"ok", "failed", "rejected", "timeout", "cancelled"}
-rates = the_plan.comparison.offered_rates_rps
+rates, cache = c.offered_rates_rps, c.cache_state[0]
+middle_rate = rates[len(rates) // 2]
+servers = f"{c.model} on {c.engine_version}, {the_plan.budget} {the_plan.budget_unit}s" if own else "SmolLM2-135M on vLLM, two cores"
 print(f"{len(tuning)} tuning runs and {len(main)} runs of the plan;")
 print("every offered request has one row and one status")
 
@@ -149,18 +156,22 @@ def report(one):
 
 
 rows = []
-for name, one in tuning.items():
+shown = tuning or {name: one for name, one in main.items() if name == f"aggregated-{cache}-{rates[-1]:g}rps"}
+for name, one in shown.items():
     r = report(one)
     what = one.provenance["design"].removeprefix("aggregated ")
     rows.append([
         what, r.offered, f"{r.joint_attainment.all_offered:.3f}", f"{r.ttft_ms.p50:,.0f}",
         f"{r.tpot_ms.p50:.0f}", f"{r.max_itl_ms.p50:.0f}", f"{r.itl_ms.p99:,.0f}",
     ])
+chunk = main[f"aggregated-{cache}-{rates[0]:g}rps"].provenance["summary"]["chunk_tokens"]
+if not tuning:
+    print(f"this sweep holds no tuning: aggregated serving ran with chunks of {chunk} tokens, chosen elsewhere or by nobody")
 show_table(
     rows,
     ["aggregated with", "requests", "attainment", "TTFT p50 (ms)", "TPOT p50 (ms)", "longest gap p50 (ms)", "gaps p99 (ms)"],
     caption=f"Aggregated serving at {rates[-1]:g} requests/s, by chunk size, and one replica alone",
-    label="measured", source="SmolLM2-135M on vLLM, two cores", run=run / "tuning" / next(iter(tuning)),
+    label="measured", source=servers, run=run / ("tuning" if tuning else ".") / next(iter(shown)),
 )
 
 # %% [markdown]
@@ -181,7 +192,7 @@ opponent = max(
 ### END SOLUTION
 
 # %% check="L2.2"
-check("L2.2", opponent, expected=sweep.chosen(run / "tuning"))
+check("L2.2", opponent, expected=sweep.chosen(run / "tuning") or chunk)
 
 # %% [markdown]
 """
@@ -223,10 +234,10 @@ Now our own runs through the gates that a program can check, rate by rate. That 
 # %%
 def pair(rate):
     """The two designs' runs at one rate."""
-    return tuple(main[f"{design}-cold-{rate:g}rps"] for design in ("aggregated", "disaggregated"))
+    return tuple(main[f"{design}-{cache}-{rate:g}rps"] for design in ("aggregated", "disaggregated"))
 
 
-single = next(one for one in tuning.values() if one.provenance["design"] == "aggregated 1 replica")
+single = next((one for one in tuning.values() if one.provenance["design"] == "aggregated 1 replica"), None)
 compared = {
     rate: compare.compare(*pair(rate), the_plan.acceptance, single=single if rate == rates[-1] else None)
     for rate in rates
@@ -237,9 +248,9 @@ show_table(
     [[name, *(marks[found.checks[row].result] for found in compared.values())] for row, name in enumerate(names)],
     ["gate", *(f"{rate:g} requests/s" for rate in rates)],
     caption="May the two designs' runs be compared?", label="measured",
-    source="SmolLM2-135M on vLLM, two cores", run=run / f"aggregated-cold-{rates[0]:g}rps",
+    source=servers, run=run / f"aggregated-{cache}-{rates[0]:g}rps",
 )
-for how_many, held in (("one replica", single), ("two replicas", pair(rates[-1])[0])):
+for how_many, held in (("one replica", single), ("two replicas", pair(rates[-1])[0])) if single else ():
     counts = report(held)
     chunk = held.provenance["summary"]["chunk_tokens"]
     print(f"{how_many:<12}  chunks of {chunk}: {counts.joint_attainment.good} of {counts.offered} requests good   [measured]")
@@ -275,8 +286,9 @@ def grown(name, server):
     return {key: mine[-1][key] - mine[0].get(key, 0) for key in mine[-1] if key not in ("t_ns", "server")}
 
 
-slow = f"disaggregated-cold-{rates[0]:g}rps"
-for server in ("prefill-0", "decode-0"):
+slow = f"disaggregated-{cache}-{rates[0]:g}rps"
+listed = dict.fromkeys(json.loads(line)["server"] for line in (run / slow / sweep.SERVER_METRICS).read_text().splitlines())
+for server in listed:
     rose = grown(slow, server)
     kind = "prompt_tokens_by_source"
     tokens = [f"{k.split('[')[1][:-1]} {v:,.0f}" for k, v in rose.items() if k.startswith(kind)]
@@ -305,10 +317,10 @@ moved = sum(count * kv.block_bytes_total(shape, tokens, 128) for tokens, count i
 ### END SOLUTION
 
 # %% check="L2.5"
-check("L2.5", moved)
+check("L2.5", moved, **({"expected": moved_bytes(the_plan, dict(sent))} if own else {}))
 
 # %% tags=["reveals"]
-counted = int(grown(slow, "decode-0")["nixl_bytes_transferred_sum"])
+counted = sum(int(grown(slow, name)["nixl_bytes_transferred_sum"]) for name in listed if name.startswith("decode"))
 print(f"NIXL counted {counted:,} B in the run   [measured]")
 
 # %% [markdown]
@@ -321,7 +333,8 @@ Notebook 03 left a question open: does the hand-off fall into TTFT, or between t
 # %%
 def stages(one):
     """Medians in ms over the requests of a disaggregated run, after warm-up."""
-    rows = [r for r in records.rows(one.table) if r["status"] == "ok" and not r["warmup"]]
+    rows = [r for r in records.rows(one.table) if r["status"] == "ok" and not r["warmup"] and len(r["frame_ns"]) > 2]
+    rows = [r for r in rows if "router_prefill_done" in r["stage_ns"]]  # a local answer has no hand-off
     step = lambda r, name: r["stage_ns"][f"router_{name}"]  # noqa: E731
     spans = {
         "in the router, before prefill": [step(r, "prefill_sent") - r["sent_ns"] for r in rows],
@@ -333,12 +346,13 @@ def stages(one):
     return {name: float(np.median(values)) / 1e6 for name, values in spans.items()}
 
 
-middle = stages(pair(rates[1])[1])
+middle = stages(pair(middle_rate)[1])
 show_table(
     [[name, f"{ms:,.1f}"] for name, ms in middle.items()],
     ["span", "median (ms)"],
-    caption=f"A disaggregated request at {rates[1]:g} requests/s, step by step",
-    label="measured", source="SmolLM2-135M on vLLM, one core each", run=run / f"disaggregated-cold-{rates[1]:g}rps",
+    caption=f"A disaggregated request at {middle_rate:g} requests/s, step by step",
+    label="measured", source=servers if own else "SmolLM2-135M on vLLM, one core each",
+    run=run / f"disaggregated-{cache}-{middle_rate:g}rps",
 )
 
 # %% [markdown]
@@ -391,7 +405,7 @@ check("L2.7", capacity)
 rows = []
 for design in ("aggregated", "disaggregated"):
     for rate in rates:
-        r = report(main[f"{design}-cold-{rate:g}rps"])
+        r = report(main[f"{design}-{cache}-{rate:g}rps"])
         low, high = r.joint_attainment.interval
         failing = [gate.name for gate in r.gates if gate.result != "pass"]
         rows.append([
@@ -403,20 +417,20 @@ show_table(
     rows,
     ["design", "req/s", "offered", "attainment", "95 % interval", "TTFT p50 (ms)", "TTFT p95 (ms)", "TPOT p50 (ms)",
      "longest gap p50 (ms)", "gates not passed"],
-    caption="The plan's six runs", label="measured", source="SmolLM2-135M on vLLM, two cores",
-    run=run / f"aggregated-cold-{rates[0]:g}rps",
+    caption="The plan's six runs" if len(rates) == 3 else "The plan's runs", label="measured", source=servers,
+    run=run / f"aggregated-{cache}-{rates[0]:g}rps",
 )
 
 # %%
-at_middle = [report(one) for one in pair(rates[1])]
+at_middle = [report(one) for one in pair(middle_rate)]
 axes = figure(
-    f"At {rates[1]:g} requests/s the designs differ in both waits of a reader",
-    label="measured", source="SmolLM2-135M on vLLM, two cores", run=run / f"aggregated-cold-{rates[0]:g}rps",
+    f"At {middle_rate:g} requests/s the designs differ in both waits of a reader",
+    label="measured", source=servers, run=run / f"aggregated-{cache}-{rates[0]:g}rps",
     panels=(1, 2), size=(9.5, 4.4), sharey=True,
 )
 waits = {}  # design → TTFT and longest gap of each request
 for design in ("aggregated", "disaggregated"):
-    table = main[f"{design}-cold-{rates[1]:g}rps"].table
+    table = main[f"{design}-{cache}-{middle_rate:g}rps"].table
     finished = [r for r in records.rows(table) if r["status"] == "ok" and not r["warmup"]]
     ttft = sorted((r["frame_ns"][0] - r["sent_ns"]) / 1e6 for r in finished)
     waits[design] = ttft, sorted(max(np.diff(r["frame_ns"])) / 1e6 for r in finished)
@@ -432,12 +446,13 @@ for panel, ax in enumerate(axes):
 axes[0].set(xlabel="TTFT (ms)", xscale="log", ylabel="share of requests")
 axes[1].set(xlabel="longest gap of a request (ms)", xscale="log")
 for ax, ticks, limit in zip(axes, ([100, 300, 1000, 3000], [50, 100, 200, 400]), (a.ttft_max_ms, a.max_itl_per_request_ms)):
-    ax.set_xticks(ticks, [f"{t:,}" for t in ticks])
-    ax.set_xticks([], minor=True)
+    if not own:  # marks that fit the recorded run
+        ax.set_xticks(ticks, [f"{t:,}" for t in ticks])
+        ax.set_xticks([], minor=True)
     ax.axvline(limit, color="#1B1B1B", linestyle=":")
     name_at(ax, limit, 0.5, "target", dx=5)
 show_figure(axes[0].figure, alt=f"""
-    Two distribution curves over the requests at {rates[1]:g} requests/s. Median TTFT: aggregated
+    Two distribution curves over the requests at {middle_rate:g} requests/s. Median TTFT: aggregated
     {at_middle[0].ttft_ms.p50:,.0f} ms, disaggregated {at_middle[1].ttft_ms.p50:,.0f} ms; the target is
     {a.ttft_max_ms:g} ms. Median of the longest gap: aggregated {at_middle[0].max_itl_ms.p50:,.0f} ms,
     disaggregated {at_middle[1].max_itl_ms.p50:,.0f} ms; the target is {a.max_itl_per_request_ms:g} ms.
@@ -455,7 +470,7 @@ Give your verdict. `capacity` of each design is the highest tested rate that pas
 verdict = {"aggregated": ..., "disaggregated": ..., "claim": ..., "longest_gaps": ..., "ttft": ...}
 ### BEGIN SOLUTION
 judged = {
-    design: [(rate, report(main[f"{design}-cold-{rate:g}rps"])) for rate in rates]
+    design: [(rate, report(main[f"{design}-{cache}-{rate:g}rps"])) for rate in rates]
     for design in ("aggregated", "disaggregated")
 }
 reached = {name: capacity([(x, r.verdict == "pass") for x, r in points]) for name, points in judged.items()}
@@ -470,7 +485,7 @@ verdict = reached | {
 
 # %% check="L2.8"
 gates_passed = {
-    name: slo.capacity([(rate, report(main[f"{name}-cold-{rate:g}rps"])) for rate in rates]).rate_rps or 0
+    name: slo.capacity([(rate, report(main[f"{name}-{cache}-{rate:g}rps"])) for rate in rates]).rate_rps or 0
     for name in ("aggregated", "disaggregated")
 }
 nearer = lambda pick: ("aggregated", "disaggregated")[pick(at_middle[0]) > pick(at_middle[1])]  # noqa: E731
@@ -503,7 +518,7 @@ Take the tuned aggregated run at the middle rate, warm-up included, from the fir
 """
 
 # %%
-law = pair(rates[1])[0].table.to_pandas()
+law = pair(middle_rate)[0].table.to_pandas()
 span_s = (law["end_ns"].max() - law["sent_ns"].min()) / 1e9
 mean_s = (law["end_ns"] - law["sent_ns"]).mean() / 1e9
 print(f"{len(law)} requests in {span_s:.3f} s; mean time in the system {mean_s:.4f} s   [measured]")

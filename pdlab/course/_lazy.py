@@ -14,6 +14,7 @@ _HOMES = {
     "show_table": ("pdlab.course.show", "show_table"),
     "recorded": ("pdlab.course.evidence", "recorded"),
     "lab_run": ("pdlab.course.labs", "lab_run"),
+    "own_sweep": ("pdlab.course.own", "own_sweep"),
     "figure": ("pdlab.course.plots", "figure"),
     "line": ("pdlab.course.plots", "line"),
     "ecdf": ("pdlab.course.plots", "ecdf"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class Evidence:
     def __str__(self) -> str:
         """One line for a corner or a caption: ``measured (recorded DATE on MACHINE) · SOURCE``.
 
-        A run of the learner's own is ``live, DATE``.
+        A run that the lab made is ``live, DATE``, one that ``$PDLAB_RUN_<lab>`` names ``your own cluster: GPUS``.
         """
         return f"{self.label}{self.recorded} · {self.source}"
 
@@ -66,6 +67,11 @@ def _recorded(run: Path, label: str) -> str:
     date, machine = str(provenance.get("date") or ""), _machine(provenance.get("machine"))
     if not date or not machine:
         raise BadInput("no date or machine", "both", str(path), "record when and where the run was made")
+    if any(key.startswith("PDLAB_RUN_") for key in os.environ):
+        from pdlab.course.own import described  # it reads plans and records, which a recorded run's label need not
+
+        if (own := described(run)) is not None:
+            return f"{own} ({date[:10]})"
     how = "recorded" if RUNS.resolve() in run.resolve().parents else "live,"  # a lab's own run lies elsewhere
     return f" ({how} {date[:10]} on {machine})"
 

@@ -17,12 +17,16 @@ def live() -> bool:
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 
-def lab_run(name: str, measure: Callable[[Path], object]) -> Path:
+def lab_run(name: str, measure: Callable[[Path], object], own: Path | None = None) -> Path:
     """The directory of the run ``name``: the recorded one, or live what ``measure(directory)`` makes.
 
-    Prints which of the two it is.  ``measure`` must go on with what it finds in the directory, so
+    ``own``, the learner's finished run (:func:`pdlab.course.own.own_sweep`), takes the place of both.
+    Prints which of them it is.  ``measure`` must go on with what it finds in the directory, so
     that a cell that was interrupted, or is run again, loses nothing.
     """
+    if own:
+        print(f"your own: {made(own)}, in {own}")
+        return own
     if not live():
         directory = recorded(name)
         print(f"recorded: {made(directory)}.\n{SWITCH}=1 measures on this machine instead.")

@@ -1,0 +1,103 @@
+"""A lab on the learner's own sweep: what it opens, how it is labelled, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from minicourse import ROOT
+
+from pdlab.course import evidence, labs, own
+from pdlab.errors import BadInput
+from pdlab.live import sweep
+from pdlab.measure import plan as plans
+from pdlab.measure import records
+
+MINIATURE = ROOT / "data/runs/miniature"
+RUN = "disaggregated-cold-3rps"
+
+
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The miniature's sweep in a folder of another name, named for lab L2."""
+    folder = tmp_path / "from-the-cluster"
+    shutil.copytree(MINIATURE, folder)
+    monkeypatch.setenv("PDLAB_RUN_L2", str(folder))
+    return folder
+
+
+def test_without_the_variable_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unset or empty, the lab shows the recorded run, and its label says recorded."""
+    for value in (None, ""):
+        monkeypatch.delenv("PDLAB_RUN_L2", raising=False) if value is None else monkeypatch.setenv("PDLAB_RUN_L2", value)
+        assert own.own_sweep("L2") is None
+    assert "(recorded 20" in str(evidence.evidence("measured", "vLLM", MINIATURE / RUN))
+
+
+def test_a_sweep_from_elsewhere_is_opened_and_labelled_as_ones_own(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It takes the recorded run's place, nothing is measured, and tables and figures say whose it is."""
+    found = own.own_sweep("L2")
+    assert found == copied
+    assert labs.lab_run("miniature", lambda d: pytest.fail("measured"), own=found) == copied
+    said = capsys.readouterr().out
+    assert said.startswith("your own: measured on 20") and str(copied) in said
+    label = str(evidence.evidence("measured", "vLLM", copied / RUN))
+    assert label.startswith("measured, your own machine: 2 CPU cores (20") and label.endswith(" · vLLM")
+    assert "(recorded 20" in str(evidence.evidence("measured", "vLLM", MINIATURE / RUN))
+
+
+def test_gpus_are_named_from_the_sweeps_own_plan(copied: Path) -> None:
+    """A sweep of a GPU plan is labelled with its GPUs."""
+    shutil.copyfile(ROOT / "data/plans/node-2gpu.yaml", copied / "plan.yaml")
+    label = str(evidence.evidence("measured", "vLLM", copied / RUN))
+    assert label.startswith("measured, your own cluster: 2 h100_sxm (20")
+
+
+def test_the_bytes_of_a_sweep_follow_from_its_plan() -> None:
+    """Exercise L2.5 on an own run: the model's shape and block size are the plan's, and the miniature gives the course's number."""
+    prompts = {64: 40, 768: 9}
+    assert own.moved_bytes(plans.load(MINIATURE / "plan.yaml"), prompts) == 277_217_280
+    llama = own.moved_bytes(plans.load(ROOT / "data/plans/node-2gpu.yaml"), {100: 1, 2000: 1})
+    assert llama == (1 + 16) * 128 * 131_072
+
+
+def spoil(folder: Path, how: str) -> None:
+    if how == "nothing there":
+        shutil.rmtree(folder)
+    elif how == "no sweep":
+        (folder / "sweep.json").unlink()
+    elif how == "one design":
+        shutil.rmtree(folder / RUN)
+    elif how == "simulated":
+        about = json.loads((folder / RUN / "provenance.json").read_text()) | {"label": "simulated"}
+        (folder / RUN / "provenance.json").write_text(json.dumps(about))
+    elif how == "no live section":
+        shutil.copyfile(ROOT / "data/plans/reference-16gpu.yaml", folder / "plan.yaml")
+    else:  # as behind Ray's proxy
+        run = records.read_run(folder / RUN)
+        column = run.table.column_names.index("stage_ns")
+        bare = run.table.set_column(column, run.table.schema.field("stage_ns"), pa.nulls(run.table.num_rows, run.table.schema.field("stage_ns").type))
+        records.write_run(folder / RUN, bare, run.provenance)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [("nothing there", "no sweep"), ("no sweep", "with plan.yaml and sweep.json"), ("one design", "disaggregated at 3 requests/s"),
+     ("simulated", "one that was measured"), ("no live section", "real servers"), ("no router", "behind the course's router")],
+)  # fmt: skip
+def test_a_folder_that_is_no_whole_sweep_is_refused(copied: Path, how: str, says: str) -> None:
+    """What is missing is named, with the variable or file that it was looked for in."""
+    spoil(copied, how)
+    with pytest.raises(BadInput, match=says) as refused:
+        own.own_sweep("L2")
+    assert str(copied) in str(refused.value)
+
+
+def test_lab_l2_asks_its_own_sweep() -> None:
+    """The notebook takes plan, run and the expected bytes from the folder that is named, and a sweep keeps what that needs."""
+    source = (ROOT / "solutions/L2-sweep.py").read_text()
+    assert 'own_sweep("L2")' in source and source.count("own=own") == 1 and "moved_bytes(the_plan" in source
+    assert (MINIATURE / own.PLAN).exists() and (MINIATURE / RUN / sweep.SERVER_METRICS).exists()
