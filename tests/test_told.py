@@ -8,11 +8,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 
-from pdlab.live import sim_points
+from pdlab.live import dynamo, sim_points
 from pdlab.measure import plan
 from pdlab.theory import kv, link, queueing, roofline
 
@@ -108,6 +109,10 @@ def came_to_something() -> float:
     return sum(number(row["runs"]) for row in page("L3").tables["Each fault many times"])
 
 
+def asked_of_dynamo() -> dict[str, Any]:
+    return dynamo.read(ROOT / "data/runs/dynamo")
+
+
 def mid_l4(rule: str, kind: str) -> float:
     (words,) = re.findall(rf"{re.escape(rule)}: (short [^;.]*)", page("L4").figures)
     return number(re.search(rf"{kind} ([\d,]+)", words)[1])
@@ -185,7 +190,9 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("01", r"is (\d+) to (\d+) ms with separate workers and (\d+) to (\d+) ms in one piece", lambda: ends("usual gap (ms)", "separate workers") + ends("usual gap (ms)", "one piece")),
     ("04", r"The same traffic is ([\d.]+) Gbit/s", lambda: f"{link.traffic_gbit_s(kv.kv_bytes(SHAPE, 512), 10):.1f}"),
     ("04", r"at 97 % busy, the mean wait is (\d+) sends long", lambda: f"{queueing.md1_mean_wait_s(10, 0.09664) / 0.09664:.0f}"),
-    ("05", r"With (\d+) sequences a step takes ([\d.]+) ms, with (\d+) it takes ([\d.]+) ms", lambda: tuple(value for rate in ("4", "12") for value in list(page("05").row("Three times the sequences", **{"requests/s": rate}).values())[1:])),
+    ("05", r"With (\d+) sequences a step takes ([\d.]+) ms, with (\d+) it takes ([\d.]+) ms", lambda: tuple(value for rate in ("4", "12") for value in list(page("05").row("Three times the sequences", **{"requests/s": rate}).values())[2:])),
+    ("05", r"does prompts one after another, (\d+) ms each", lambda: page("05").row("Three times the sequences", **{"requests/s": "4"})["prefill time of a prompt, ms"]),
+    ("05", r"by row A a step takes up to ([\d.]+) ms", lambda: f"{bill('A', '3 × TP4 + 1 × TP4')}"),
     ("05", r"Its (\d+) ms have more than one cause", lambda: f"{bill('C', '3 × TP4 + 1 × TP4') - bill('C', '2 × TP8, aggregated'):.0f}"),
     ("05", r"floor of notebook 03 for these bytes is ([\d.]+) ms", lambda: f"{link.bandwidth_floor_ms(kv.per_rank_bytes(SHAPE, 2000, 4), 25):.1f}"),
     ("05", r"hand-off takes more than four times that", lambda: bill("B", "3 × TP4 + 1 × TP4") > 4 * link.bandwidth_floor_ms(kv.per_rank_bytes(SHAPE, 2000, 4), 25)),
@@ -209,6 +216,8 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("07", r"which loses in A, C, D and E", lambda: all(number(found) < number(layout("2 × TP8, aggregated")[0]) for found in layout("1 × TP8 + 1 × TP8", "2 × TP4 + 2 × TP4", "1 × TP4 + 3 × TP4", "2 × TP4 + 1 × TP8"))),
     ("07", r"At 3 requests/s the intervals lie apart, and the split is ahead", lambda: apart(interval(sweep_2("aggregated", "3")), interval(sweep_2("disaggregated", "3")))),
     ("07", r"At 4\.5 they overlap", lambda: not apart(interval(sweep_2("aggregated", "4.5")), interval(sweep_2("disaggregated", "4.5")))),
+    ("08", r"(\d+) prompts around the edges above, under each of (\w+) settings", lambda: (f"{len(dynamo.GRID)}", {4: "four"}[len(asked_of_dynamo()["settings"])])),
+    ("08", r"All (\d+) decisions were those of the rule you wrote", lambda: f"{sum(len(part['requests']) for part in asked_of_dynamo()['settings']) - len(dynamo.differences(asked_of_dynamo()))}"),
     ("08", r"leaves ([\d,]+) B a token, and a link of 1 GB/s moves that in ([\d.]+) ms", lambda: (f"{kv.kv_bytes(SHAPE, 1):,}", f"{link.bandwidth_floor_ms(kv.kv_bytes(SHAPE, 1), 1):.5f}")),
     ("09", r"at 4 requests a second the proposal's is a third shorter", lambda: 0.6 < usual_gap("disaggregated") / usual_gap("aggregated") < 0.72),
     ("L1", r"get a figure ten times as high", lambda: 8 < memory_gb_s("1,048,576") / memory_gb_s("4,096") < 13 and memory_gb_s("134,217,728") < memory_gb_s("1,048,576")),
