@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"out": str(args.out), "design": args.design, **({"chosen_chunk_tokens": chosen} if args.tune else {})})
     elif args.tune:
-        print(f"chunks of {args.chunk} tokens are tried" + (f"; the best of all are {chosen}" if chosen else ""))
+        print(f"chunks of {args.chunk} tokens are tried" if chosen is None else f"tuned: --chunk {chosen}")
     else:
         print(f"{args.design} is done; with both designs there: pdlab analyze {args.out} --plan {args.plan}")
     return 0
