@@ -6,7 +6,7 @@
 #
 # Not built by this course: no container engine and no GPU were at hand.  The tests see that every file it copies is
 # there and that user and folder are those of the manifests; its two make targets are the ones that are tested without an
-# image.  vLLM for GPUs is installed from requirements-live-gpu.lock although the build sees none (DEVICE=cuda), about
+# image.  vLLM for GPUs is installed from requirements-live-gpu.lock although the build sees none (PDLAB_DEVICE=cuda), about
 # 10 GB.  The driver comes from the node, by NVIDIA's container toolkit.  A changed plan needs a new image.
 FROM python:3.12-slim-bookworm
 
@@ -26,7 +26,7 @@ WORKDIR /opt/pdlab
 COPY --chown=1000:1000 LICENSE LICENSE-prose Makefile README.md pyproject.toml ./
 COPY --chown=1000:1000 requirements.lock requirements-live-cpu.lock requirements-live-gpu.lock ./
 COPY --chown=1000:1000 pdlab/ pdlab/
-RUN make env live-env DEVICE=cuda
+RUN make env live-env PDLAB_DEVICE=cuda
 
 COPY --chown=1000:1000 data/ data/
 

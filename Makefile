@@ -42,9 +42,9 @@ test-live: live-env
 	.venv/bin/python -m pytest --live -m live tests $(ARGS)
 
 # Each of the environments beside .venv is made by the same rule: pdlab/live/environment.py.
-# For GPUs where none is here (an image, a login node): make live-env DEVICE=cuda
+# For GPUs where none is here (an image, a login node): make live-env PDLAB_DEVICE=cuda
 live-env: env
-	@.venv/bin/python -m pdlab.live.env live --python "$(PYTHON)" $(if $(DEVICE),--device "$(DEVICE)")
+	@.venv/bin/python -m pdlab.live.env live --python "$(PYTHON)"
 
 # The labs on this machine's own servers; what they print and draw is in labs/live/.
 live: live-env

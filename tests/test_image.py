@@ -40,8 +40,10 @@ def test_the_image_is_the_one_that_the_manifests_name() -> None:
     assert f"workingDir: {folder}\n" in files["2-runs.yaml"] and f"- {folder}/.venv/bin/pdlab\n" in files["2-runs.yaml"]
     assert by_word["ENTRYPOINT"] == [f"[{folder}/.venv/bin/pdlab]"]
     made = next(words for words in instructions() if words[:2] == ["RUN", "make"])
-    dry = subprocess.run(["make", "--dry-run", *made[2:]], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert '--device "cuda"' in dry.stdout
+    assert made[2:] == ["env", "live-env", "PDLAB_DEVICE=cuda"]
+    told = subprocess.run(["make", "--silent", "--eval", "told: ; @echo $$PDLAB_DEVICE", "told", made[-1]],
+                          cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
+    assert told.stdout == "cuda\n"  # what make is told on its command line, its recipes find in their environment
 
 
 def test_the_gpu_lock_pins_everything_with_hashes() -> None:
@@ -53,7 +55,7 @@ def test_the_gpu_lock_pins_everything_with_hashes() -> None:
 
 
 def test_the_device_is_what_was_asked_for_then_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DEVICE=cuda installs the GPU lock where no GPU is; afterwards the environment stays for GPUs without being told."""
+    """PDLAB_DEVICE=cuda installs the GPU lock where no GPU is; afterwards the environment stays for GPUs without being told."""
     ran: list[str] = []
     monkeypatch.setattr(environment, "run", lambda command: ran.append(" ".join(command)))
     monkeypatch.setattr(env.budget, "gpus", list)

@@ -147,11 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pdlab.live.env")
     parser.add_argument("name", nargs="?", choices=ALL, default="live")
     parser.add_argument("--python", default=sys.executable, help="make it with this one (default: this Python)")
-    parser.add_argument("--device", choices=tuple(budget.UNIT), help=f"what the live one is for (default: ${DEVICE_ENV}, else what is here)")
     asked = parser.parse_args(arguments)
     chosen = ALL[asked.name]
-    if asked.device:
-        os.environ[DEVICE_ENV] = asked.device
     try:
         chosen.install(asked.python)
     except BadInput as error:

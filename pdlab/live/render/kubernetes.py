@@ -215,7 +215,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     if "disaggregated" in designs and (check := paper.preflight(plan, words[2], naming)):
         parts["1-link.yaml"] = _link(check, plan.nodes > 1, image)
         script += _step("1-link.yaml", "pdlab-link-peer", LINK_MINUTES)
-    parts["1-model.yaml"] = [_model(model.path, plan.comparison.revision or "", store)]
+    parts["1-model.yaml"] = [_model(model.path, plan, store)]
     script += _step("1-model.yaml", "pdlab-model", FETCH_MINUTES)
     for number, sheet in enumerate(sheets, 2):
         servers, runs = f"{number}-{sheet.label}.yaml", f"{number}-runs.yaml"
@@ -227,7 +227,8 @@ def files(asked: paper.Asked) -> dict[str, str]:
         script += f"over {runs} {servers}\n"
     last = len(sheets) + 2
     parts[records := f"{last}-records.yaml"] = [_job("pdlab-records", _course(("sleep", "3600"), image))]
-    script += COPY % {"folder": shell.word(folder), "file": records}
+    after = TUNED if asked.tune else OPEN if len(designs) > 1 else ""
+    script += COPY % {"folder": shell.word(folder), "file": records} + after
     if len(designs) > 1:
         parts[judge := f"{last + 1}-analyze.yaml"] = [_job("pdlab-analyze", _course(paper.analyze(where, folder, words[2]), image))]
         script += _step(judge, "pdlab-analyze", LINK_MINUTES)
@@ -252,6 +253,8 @@ up Ready 30 pod --selector job=pdlab-records
 "${kubectl[@]}" delete --wait=false --filename %(file)s
 echo "Records and logs: $out.  They stay in the claim as well."
 """
+OPEN = 'echo "Lab L2 opens them: PDLAB_RUN_L2=$out make lab"\n'
+TUNED = 'echo "The size for --chunk is in the last words of the last job, above."\n'
 
 
 def _how(image: str, store: Store) -> str:
@@ -259,9 +262,8 @@ def _how(image: str, store: Store) -> str:
     if store.hub:
         weights = (
             f"The model is fetched once, into the claim {MODELS}, and the servers read it from there with the hub switched off. "
-            "A gated model wants a token whose owner has taken its licence: kubectl create secret generic hf-token "
-            '--from-literal=token="$HF_TOKEN". Servers on several nodes need a claim that many nodes mount (ReadWriteMany); '
-            "0-models.yaml says what to set."
+            "A gated model wants a token, as the secret hf-token (1-model.yaml has the command). Servers on several nodes need a "
+            "claim that many nodes mount (ReadWriteMany); 0-models.yaml says what to set."
         )
     else:
         weights = (
@@ -286,7 +288,9 @@ def _notes(name: str, store: Store) -> str:
             "# storageClassName is left to the cluster's default: name one that fits (kubectl get storageclass).  A class without\n"
             "# ReadWriteMany leaves the claim pending where servers stand on several nodes.\n"
         )
-    if name == "1-model.yaml" and not store.hub:
+    if name == "1-model.yaml" and store.hub:
+        return "# A gated model, once its licence is taken:\n#   kubectl create secret generic hf-token --from-literal=token=\"$HF_TOKEN\"\n"
+    if name == "1-model.yaml":
         return (
             "# In place of the claim, here and in the servers' files, a folder that lies on every node with GPUs:\n"
             "#   volumes: [{name: models, hostPath: {path: /FOLDER, type: Directory}}]\n"
@@ -326,13 +330,18 @@ def _step(name: str, job: str, minutes: int) -> str:
     return f'"${{kubectl[@]}}" apply --filename {name}\nfinished {job} {minutes}\nover {name}\n'
 
 
-def _model(path: str, revision: str, store: Store) -> dict[str, Any]:
-    """The job that puts the model into the claim, or sees that it is there."""
+def _model(path: str, plan: Plan, store: Store) -> dict[str, Any]:
+    """The job that puts the model into the claim, or sees that it is there.
+
+    For servers on one node it asks for their GPUs, too: a volume that is made on a node stays there.
+    """
     words, settings = [LOOK, path], []
     if store.hub:
-        words, settings = [FETCH, path, revision], [_token(), *_settings({"HF_HOME": store.home})]
+        words, settings = [FETCH, path, plan.comparison.revision or ""], [_token(), *_settings({"HF_HOME": store.home})]
     container = {"name": "model", "image": ENGINE_IMAGE, "command": ["python3", "-c"], "args": [_literal(word) for word in words],
                  "env": settings, "volumeMounts": [store.mounted()]}  # fmt: skip
+    if plan.nodes == 1:
+        container["resources"] = {"limits": {"nvidia.com/gpu": plan.budget}}
     job = _job("pdlab-model", container, results=False)
     job["spec"]["template"]["spec"]["volumes"] = [store.volume()]
     return job

@@ -54,7 +54,7 @@ def head(asked: paper.Asked, how: str, texts: Sequence[str]) -> str:
     words = f"pdlab plan render {shlex.quote(shown(asked.path))} --target {asked.target}"
     words += f" --chunk {asked.chunk_tokens}" if asked.chunk_tokens else " --tune" if asked.tune else ""
     said = [f"Rendered by `{words}`.", status, *([_tuning(asked.plan)] if asked.tune else []), how]
-    lines = [line for one in said for line in textwrap.wrap(one, flags.WIDTH, initial_indent="# ", subsequent_indent="# ")]
+    lines = [line for one in said for line in textwrap.wrap(one, flags.WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)]
     return "\n".join(lines) + f"\n#\n# Flags, and why they are there:\n{flags.notes(texts)}"
 
 
