@@ -50,7 +50,7 @@ def lab(course: Path) -> Iterator[str]:
     log = course / "lab.log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            ["make", "lab", "ARGS=--no-browser --ServerApp.port=0 --ServerApp.port_retries=0"],
+            ["make", "lab", "ARGS=--no-browser --ServerApp.port=0 --ServerApp.port_retries=0 --LabApp.expose_app_in_browser=True"],
             cwd=course, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
@@ -68,9 +68,9 @@ def lab(course: Path) -> Iterator[str]:
             server.wait()
 
 
-@pytest.fixture
-def page(lab: str) -> Iterator[Any]:
-    """A fresh browser page; every error it writes to its console is kept in ``page.errors``."""
+@pytest.fixture(scope="module")
+def window(lab: str) -> Iterator[Any]:
+    """A browser with JupyterLab in it, as ``make lab`` opens it."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -80,14 +80,29 @@ def page(lab: str) -> Iterator[Any]:
         page.errors = []
         page.on("console", lambda message: message.type == "error" and page.errors.append(message.text))
         page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.goto(lab)
         yield page
         browser.close()
 
 
-def open_notebook(page: Any, lab: str, name: str) -> None:
-    """Open ``name`` in JupyterLab, as its file list would, and wait for its kernel."""
-    address, _, token = lab.partition("?")
-    page.goto(f"{address.split('/lab')[0]}/lab/tree/{name}?reset&{token}")
+@pytest.fixture
+def page(window: Any) -> Any:
+    """That window; every error that a test writes to its console is kept in ``page.errors``."""
+    window.errors.clear()
+    return window
+
+
+def open_notebook(page: Any, name: str) -> None:
+    """Open ``name`` in JupyterLab, as its file list would, and wait for it."""
+    page.wait_for_function("() => window.jupyterapp && window.jupyterapp.commands.hasCommand('docmanager:open')")
+    script = "path => window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('docmanager:open', {path})).then(() => null)"
+    page.evaluate(script, name)
+    wait_for_notebook(page, name)
+
+
+def wait_for_notebook(page: Any, name: str) -> None:
+    """Wait until ``name`` is in front and its kernel is idle."""
+    page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text=Path(name).name).first.wait_for()
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").first.wait_for()
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) [data-status='idle']").first.wait_for()
 
@@ -106,9 +121,9 @@ def run(page: Any, which: Any) -> None:
     page.wait_for_function("element => /\\[\\d+\\]/.test(element.querySelector('.jp-InputPrompt').innerText)", arg=which.element_handle())
 
 
-def test_a_newcomer_gets_a_first_green_mark(page: Any, lab: str, course: Path) -> None:
+def test_a_newcomer_gets_a_first_green_mark(page: Any) -> None:
     """make lab opens notebook 00; an answer typed into it and run is *correct*; nothing errs in the console."""
-    open_notebook(page, lab, "notebooks/00-start-here.ipynb")
+    wait_for_notebook(page, "00-start-here.ipynb")
     run(page, cell(page, "from pdlab.course import"))
     check = cell(page, 'check("0.1"')
     assert "not attempted" in check.inner_text()
@@ -147,12 +162,12 @@ def test_a_terminal_knows_the_command(lab: str, course: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["L2"])
-def test_a_lab_shows_its_recorded_banner_and_a_figure(page: Any, lab: str, course: Path, number: str) -> None:
+def test_a_lab_shows_its_recorded_banner_and_a_figure(page: Any, course: Path, number: str) -> None:
     """A lab that nobody has run live says that its numbers are recorded, and shows a figure with words for it."""
     names = sorted((course / "labs").glob(f"{number}-*.ipynb"))
     if not names:
         pytest.skip(f"lab {number} is not in the course yet")
-    open_notebook(page, lab, names[0].relative_to(course).as_posix())
+    open_notebook(page, names[0].relative_to(course).as_posix())
     panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
     panel.get_by_text(re.compile(r"recorded \d{4}-\d\d-\d\d")).first.wait_for()
     figure = panel.locator("img[alt]").first
