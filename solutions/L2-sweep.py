@@ -26,7 +26,7 @@ import json
 import numpy as np
 
 from pdlab.course import *
-from pdlab.course.own import moved_bytes
+from pdlab.course.own import moved_bytes, served, shape_of
 from pdlab.live import microscope, sweep
 from pdlab.measure import compare, episodes, plan, records, slo
 from pdlab.theory import kv
@@ -139,7 +139,7 @@ for name, one in (tuning | main).items():
     assert unique == len(status) and set(status) <= {"ok", "failed", "rejected", "timeout", "cancelled"}
 rates, cache = c.offered_rates_rps, c.cache_state[0]
 middle_rate = rates[len(rates) // 2]
-servers = f"{c.model} on {c.engine_version}, {the_plan.budget} {the_plan.budget_unit}s" if own else "SmolLM2-135M on vLLM, two cores"
+servers = served(the_plan, main) if own else "SmolLM2-135M on vLLM, two cores"
 print(f"{len(tuning)} tuning runs and {len(main)} runs of the plan;")
 print("every offered request has one row and one status")
 
@@ -302,6 +302,8 @@ Then predict the bytes. The run at the lowest rate sent the requests below, warm
 # %%
 sent = main[slow].table.to_pandas()["prompt_tokens"].value_counts().sort_index()
 print("; ".join(f"{count} prompts of {tokens} tokens" for tokens, count in sent.items()))
+if own:
+    print(f"your sweep: the shape of {shape_of(the_plan)}, blocks of {the_plan.live.block_size} tokens")
 
 # %% [markdown]
 """

