@@ -101,7 +101,14 @@ def test_tuning_ends_with_the_choice_that_a_sweep_makes(plan_path: Path, tmp_pat
     assert [entry.design for entry in entries] == ["aggregated chunk 128", "aggregated chunk 512"]
     about = entries[0].read().provenance["summary"]
     assert about["chunk_tokens"] == 128 and about["servers"]["servers"]["a"]["block_size"] == "16"
-    with closed_server(0.0) as peer:  # the comparison, in the same directory, with another size than the one chosen
+    with closed_server(0.0) as peer, closed_server(0.0) as idle:  # the comparison, in the same directory
+        assert attach_command(plan_path, peer, out, 512, "--server", f"b={idle.url}") == 0
+        alone = out / sweep.TUNING / "aggregated-1-replica-cold-40rps"
+        about = records.read_run(alone).provenance["summary"]
+        assert (about["budget"]["count"], list(about["servers"]["servers"])) == (1, ["a"]) and not idle.posts()
+        (run,) = [entry.read() for entry in records.read_sweep(out).entries if entry.design == "aggregated"]
+        assert run.provenance["summary"]["single_replica_goodput_rps"] == sweep.goodput(plans.load(plan_path), alone) > 0
+        capsys.readouterr()
         assert attach_command(plan_path, peer, out, 128) == 0
         assert "NOT AS TUNED: these servers have chunks of 128 tokens" in capsys.readouterr().err
         with pytest.raises(BadInput, match="128, 512, and no word on which one"):

@@ -8,11 +8,11 @@ and the record says so.
 
 from __future__ import annotations
 
+import copy
 import http.client
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +57,13 @@ class Servers:
             raise BadInput(f"chunk sizes {', '.join(map(str, sorted(known)))}, and no word on which one", "the servers' own", "--chunk",
                            "Give the --max-num-batched-tokens that they were started with.")  # fmt: skip
         return known.pop()
+
+    def alone(self) -> Servers:
+        """The first of these servers without the others: asked directly, on its share of the budget."""
+        one = copy.copy(self)
+        one.servers, one.url = self.servers[:1], self.servers[0].base_url
+        one.budget = SimpleNamespace(units=self.budget.units // len(self.servers))
+        return one
 
     def describe_budget(self) -> str:
         """The plan's budget; nobody here has counted."""
@@ -109,6 +116,9 @@ def run(
     rows then carry no route.  A cold run makes cached prefixes useless by a salt: servers on a network
     should take no orders.
 
+    Aggregated servers that are named, in a directory where their chunk size was tuned, first show what
+    one replica does alone, as in ``pdlab sweep --tune``: it is asked directly while the others are idle.
+
     ``tune`` sends the one run by which ``pdlab sweep --tune`` judges a chunk size, that of these
     servers.  The call that makes the last of the plan's sizes gives the choice.
     """
@@ -123,7 +133,7 @@ def run(
     class Attached(sweep.Sweep):
         """Starts nothing, and sends to the one deployment that is up."""
 
-        measure = staticmethod(partial(sweep.run_case, salted=True) if router_log else _run_case)
+        measure = staticmethod(_measure)
         alone = False  # the other design's servers may be up at the same time
 
         def expect(self, cases: Sequence[sweep.Case]) -> None:
@@ -136,17 +146,25 @@ def run(
         def _deploy(self, directory: Path, cases: Sequence[sweep.Case]) -> None:
             if not self.is_up(cases[0]):
                 return
-            about = self.about | {"versions": attached.provenance()["versions"] | {"model": attached.provenance()["model"]}}
-            sweep.first_requests(attached.url, attached)  # type: ignore[arg-type]
+            up, log = (attached.alone(), None) if cases[0].replicas else (attached, router_log)
+            about = self.about | {"versions": up.provenance()["versions"] | {"model": up.provenance()["model"]}}
+            sweep.first_requests(up.url, up)  # type: ignore[arg-type]
             for case in cases:
-                self._run(directory, case, attached, attached.url, router_log, about)  # type: ignore[arg-type]
+                self._run(directory, case, up, up.url, log, about)  # type: ignore[arg-type]
 
+    opened = sweep.opened(plan_path, out, True, say, Attached)
     if tune:
-        return _tune(sweep.opened(plan_path, out, True, say, Attached), plan_path)
-    chunk = attached.chunk_tokens
-    if (choice := sweep.chosen(out / sweep.TUNING)) and design == "aggregated" and choice != chunk:
+        return _tune(opened, plan_path)
+    chunk, choice = attached.chunk_tokens, sweep.chosen(out / sweep.TUNING) if design == "aggregated" else None
+    if choice not in (None, chunk):
         say(f"NOT AS TUNED: these servers have chunks of {chunk} tokens; the tuning in {out} chose {choice}.")
-    sweep.run_sweep(plan_path, out, True, False, chunk, say, Attached)
+    single = [sweep.single_case(plan, chunk)] if choice == chunk and len(attached.servers) > 1 else []
+    main = sweep.main_cases(plan, chunk)
+    opened.expect([*single, *main])
+    for case in single:
+        opened.group(out / sweep.TUNING, plan_path, [case], among=sweep.tuning_cases(plan))
+        opened.single = (case.rate_rps, sweep.goodput(plan, out / sweep.TUNING / case.name))
+    opened.group(out, plan_path, main)
     return None
 
 
@@ -175,8 +193,17 @@ def _tune(attached: sweep.Sweep, plan_path: Path) -> int | None:
     return best
 
 
+def _measure(
+    plan: plans.Plan, case: sweep.Case, trace: workload.Trace, servers: Servers, url: str, directory: Path, log: Path | None, *more: Any
+) -> records.Run:
+    """One run, its cold requests salted; without a log of the course's router with the client alone."""
+    if log is None:
+        return _run_case(plan, case, trace, servers, url, directory, *more)
+    return sweep.run_case(plan, case, trace, servers, url, directory, log, *more, salted=True)  # type: ignore[arg-type]
+
+
 def _run_case(
-    plan: plans.Plan, case: sweep.Case, trace: workload.Trace, servers: Servers, url: str, directory: Path, log: None,
+    plan: plans.Plan, case: sweep.Case, trace: workload.Trace, servers: Servers, url: str, directory: Path,
     about: dict[str, Any], resume: bool, progress: Callable[[float, float], None] | None = None,
 ) -> records.Run:  # fmt: skip
     """``sweep.run_case`` without a router of ours: the client alone."""

@@ -378,7 +378,7 @@ def _all_of_it(sweep: Sweep, plan_path: Path, tune: bool, chunk_tokens: int | No
         say(f"aggregated serving is tuned to chunks of {chunk_tokens} tokens")
         alone = single_case(plan, chunk_tokens)
         sweep.group(out / TUNING, plan_path, [alone], among=tuning_cases(plan))
-        single_goodput = _goodput(plan, out / TUNING / alone.name)
+        single_goodput = goodput(plan, out / TUNING / alone.name)
     elif chunk_tokens is None:
         chunk_tokens = chosen(out / TUNING) or untuned(plan, say)
     sweep.single = (plan.comparison.offered_rates_rps[-1], single_goodput)
@@ -430,7 +430,8 @@ def chosen(directory: Path) -> int | None:
     return size
 
 
-def _goodput(plan: plans.Plan, directory: Path) -> float | None:
+def goodput(plan: plans.Plan, directory: Path) -> float | None:
+    """Requests/s of one run that met the plan's targets."""
     return slo.analyse(records.read_run(directory), plan.acceptance).goodput_rps
 
 

@@ -193,9 +193,13 @@ def analyze(plan_path: str, out: str, pdlab: str) -> tuple[str, ...]:
 
 
 def minutes(plan: Plan, sides: int, tune: bool = False) -> int:
-    """All runs of so many sheets, warm-up included, and a start for each; tuning makes one run a sheet."""
+    """All runs of so many sheets, warm-up included, and a start for each; tuning makes one run a sheet.
+
+    Of the comparison each has one more, that of a single replica: enough for both, whichever it is of.
+    """
     compared = plan.comparison
-    rates = compared.offered_rates_rps[-1:] if tune else compared.offered_rates_rps * len(compared.cache_state)
+    every, last = compared.offered_rates_rps, compared.offered_rates_rps[-1:]
+    rates = last if tune else every * len(compared.cache_state) + last
     runs_s = sum(compared.warmup_requests / rate + compared.duration_seconds + 10 for rate in rates)
     return math.ceil(sides * (START_MINUTES + runs_s / 60))
 
