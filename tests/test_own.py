@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from minicourse import ROOT
 
-from pdlab.course import evidence, labs, own
+from pdlab.course import evidence, kernels, labs, own
 from pdlab.errors import BadInput
 from pdlab.live import sweep
 from pdlab.measure import plan as plans
@@ -47,6 +47,11 @@ def test_a_sweep_from_elsewhere_is_opened_and_labelled_as_ones_own(copied: Path,
     label = str(evidence.evidence("measured", "vLLM", copied / RUN))
     assert label.startswith("measured, your own machine: 2 CPU cores (20") and label.endswith(" · vLLM")
     assert "(recorded 20" in str(evidence.evidence("measured", "vLLM", MINIATURE / RUN))
+
+
+def test_a_build_and_a_comparison_of_outputs_stay_with_the_recorded_run(copied: Path) -> None:
+    """Kernels of `pdlab build`, nbval and the grader are not told of an own sweep."""
+    assert own.own_sweep("L2") == copied and "PDLAB_RUN_L2" not in kernels.environment()
 
 
 def test_gpus_are_named_from_the_sweeps_own_plan(copied: Path) -> None:

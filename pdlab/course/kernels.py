@@ -65,7 +65,7 @@ PRELOAD = (
 
 def environment() -> dict[str, str]:
     """The environment of every kernel: this process's, with what a result may depend on fixed."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_", "MPL", "JPY_"))}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_", "MPL", "JPY_", "PDLAB_RUN_"))}
     return kept | FIXED | {"IPYTHONDIR": _scratch()}
 
 
