@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import pyarrow as pa
 import pytest
 from minicourse import ROOT
 
-from pdlab.course import evidence, kernels, labs, own
+from pdlab.course import cli, evidence, kernels, labs, own
 from pdlab.errors import BadInput
-from pdlab.live import sweep
+from pdlab.live import env, sweep
+from pdlab.live.render import paper
+from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records
 
@@ -113,3 +117,30 @@ def test_lab_l2_asks_its_own_sweep() -> None:
     source = (ROOT / "solutions/L2-sweep.py").read_text()
     assert 'own_sweep("L2")' in source and source.count("own=own") == 1 and "moved_bytes(the_plan" in source
     assert (MINIATURE / own.PLAN).exists() and (MINIATURE / RUN / sweep.SERVER_METRICS).exists()
+
+
+PAGE = (ROOT / "labs/cluster.md").read_text()
+
+
+def test_the_instructors_page_gives_commands_that_pdlab_takes() -> None:
+    """Every pdlab command of labs/cluster.md parses, and what it names of the course is there."""
+    fenced = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    commands = [line.partition("#")[0] for block in fenced for line in block.splitlines() if line.startswith(".venv/bin/pdlab ")]
+    assert len(commands) >= 7
+    for line in commands:
+        cli.parser().parse_args(shlex.split(line.replace("TOKENS", "2048"))[1:])
+    for name in set(re.findall(r"(?:data/plans/[\w-]+\.yaml|requirements[\w-]*\.lock|Dockerfile)", PAGE)):
+        assert (ROOT / name).exists(), name
+    pins = dict(pin.split("==") for pin in env.GPU_PINS)
+    assert f"vllm {pins['vllm']}, nixl {pins['nixl']}" in PAGE and f"torch=={re.search(r'torch ([0-9.]+) for', PAGE)[1]} " in env.GPU_LOCK.read_text()
+
+
+def test_the_instructors_page_gives_the_jobs_own_limits() -> None:
+    """The minutes of its table are those that a job of each plan is given."""
+    rows = re.findall(r"^\| (`.*?`) \| (\d+) min \| (\d+) min \|$", PAGE, re.MULTILINE)
+    told = {name: (int(tune), int(both)) for names, tune, both in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert set(told) == {"node-2gpu", "node-4gpu", "node-8gpu", "reference-16gpu-live"}
+    for name, (tune, both) in told.items():
+        plan = plans.load(ROOT / f"data/plans/{name}.yaml")
+        assert tune >= paper.minutes(plan, len(chunk_sizes(plan)), True) > tune - 5, (name, paper.minutes(plan, len(chunk_sizes(plan)), True))
+        assert both >= paper.minutes(plan, 2) > both - 5, (name, paper.minutes(plan, 2))
