@@ -125,7 +125,7 @@ PAGE = (ROOT / "labs/cluster.md").read_text()
 def test_the_instructors_page_gives_commands_that_pdlab_takes() -> None:
     """Every pdlab command of labs/cluster.md parses, and what it names of the course is there."""
     fenced = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    commands = [line.partition("#")[0] for block in fenced for line in block.splitlines() if line.startswith(".venv/bin/pdlab ")]
+    commands = [re.split("[#>]", line)[0] for block in fenced for line in block.splitlines() if line.startswith(".venv/bin/pdlab ")]
     assert len(commands) >= 7
     for line in commands:
         cli.parser().parse_args(shlex.split(line.replace("TOKENS", "2048"))[1:])
