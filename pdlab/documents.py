@@ -7,6 +7,7 @@ of 5,000 digits, a thousand brackets and a mapping as a key each raise something
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 from pdlab.errors import BadInput
 
 MAX_KEY = 200
+MOST_BYTES = 10_000_000  # of a document that a person writes; the course's largest has a hundredth of it
 MAX_DEPTH = 64  # no document of this course needs a tenth of it
 
 
@@ -81,9 +83,25 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def check_plain(path: Path, expected: str, most_bytes: int | None = None) -> None:
+    """Refuse a pipe or a device, of which one may wait for ever or has no end, and a file that is too large.
+
+    What is not there, or a folder, is left to whoever opens it.
+    """
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise BadInput("no plain file", expected, str(path))
+    if stat.S_ISREG(found.st_mode) and most_bytes is not None and found.st_size > most_bytes:
+        raise BadInput(f"{found.st_size:,} bytes", f"{expected} of at most {most_bytes:,}", str(path))
+
+
 def read_yaml(path: str | Path) -> Any:
     """The one document in a YAML file; ``BadInput`` for a file that cannot be read."""
     path = Path(path)
+    check_plain(path, "a readable YAML file", MOST_BYTES)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:

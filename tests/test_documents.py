@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -53,6 +54,32 @@ def test_plain_yaml_is_read(tmp_path):
     assert document["a"] == [1, 2.5, "x"] and document["b"]["c"] is True and document["b"]["e"].day == 2
     (tmp_path / "f.yaml").write_bytes(b"\xff\xfe\0")
     with pytest.raises(BadInput, match="a readable YAML file"):
+        read_yaml(tmp_path / "f.yaml")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["plan", "check", "@"], ["kv", "@", "--tokens", "1"], ["trace", "@"], ["doctor", "--engines", "@"], ["analyze", "@"],
+     ["analyze", "@.parquet"], ["analyze", "run"], ["analyze", "told"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_pipe_is_not_waited_for(argv, tmp_path, monkeypatch, capsys):
+    """Where a file is expected, a pipe or a device is refused; reading it might never end."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "told"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "told" / "records.jsonl").touch()
+    for name in ("@", "@.parquet", "run/records.jsonl", "told/provenance.json"):
+        os.mkfifo(tmp_path / name)
+    assert cli.main(argv) == 2
+    assert "found no plain file, expected" in capsys.readouterr().err
+
+
+def test_a_document_of_a_gigabyte_is_not_read(tmp_path):
+    """Its size is told."""
+    with (tmp_path / "f.yaml").open("wb") as out:
+        out.truncate(10**9)
+    with pytest.raises(BadInput, match="f.yaml: found 1,000,000,000 bytes"):
         read_yaml(tmp_path / "f.yaml")
 
 

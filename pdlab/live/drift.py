@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pdlab.documents import read_yaml
+from pdlab.documents import MOST_BYTES, check_plain, read_yaml
 from pdlab.errors import BadInput
 from pdlab.live import env
 
@@ -173,6 +173,7 @@ def _text(path: Path) -> str:
     expected = "a text file: YAML, JSON, a shell script or a command line"
     if path.is_dir():
         raise BadInput("a directory", expected, str(path), "Name the files in it.")
+    check_plain(path, expected, MOST_BYTES)
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -18,8 +18,9 @@ from pdlab.documents import parse_yaml, read_yaml
 from pdlab.errors import BadInput
 from pdlab.theory._check import shown
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MOST = 10**9  # of anything: beyond it, a product of two numbers of a plan no longer means anything
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Positive = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 NUMERATOR = "successful_requests_meeting_all_three_latency_conditions"
@@ -42,9 +43,9 @@ class Comparison(_Section):
     gpu_type: str | None = None
     cpu_type: str | None = None
     network_and_host_budget: str
-    warmup_requests: Annotated[int, Field(ge=0)]
+    warmup_requests: Annotated[int, Field(ge=0, le=MOST)]
     offered_rates_rps: Annotated[list[Positive], Field(min_length=1)]
-    output_tokens_minimum_for_tpot: Annotated[int, Field(ge=2)] = 2
+    output_tokens_minimum_for_tpot: Annotated[int, Field(ge=2, le=MOST)] = 2
     request_deadline_seconds: Positive
     precision: str
     workload_trace: str
@@ -152,7 +153,7 @@ class Nixl(_Section):
     backends: Annotated[list[str], Field(min_length=1)] = ["UCX"]
     buffer_device: Literal["cpu", "cuda", "xpu"] = "cpu"
     lease_seconds: Positive = 30
-    progress_thread_delay_us: Annotated[int, Field(ge=0)] = 200
+    progress_thread_delay_us: Annotated[int, Field(ge=0, le=MOST)] = 200
     load_failure_policy: Literal["fail", "recompute"] = "fail"
 
 
@@ -167,7 +168,7 @@ class Link(_Section):
     prompt_tokens: Count
     gb_s_per_rank: Positive | None = None  # sustained payload
     handoff_budget_ms: Positive | None = None
-    setup_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    setup_ms: Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)] = 0
 
     @model_validator(mode="after")
     def _check(self) -> Link:
@@ -188,7 +189,7 @@ class Live(_Section):
     model: str  # the launcher's short name for a model, a local path, or a hub id
     dtype: Literal["float32", "bfloat16", "float16"]
     threads_per_server: Count = 1  # on CPU: cores a rank may use
-    kv_cache_bytes: Count | None = None
+    kv_cache_bytes: Annotated[int, Field(ge=1, le=10**15)] | None = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     gpus_per_node: Count | None = None
     max_model_len: Count

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pdlab.documents import parse_json, write_whole
+from pdlab.documents import MOST_BYTES, check_plain, parse_json, write_whole
 from pdlab.errors import BadInput
 from pdlab.measure.foreign import Found
 from pdlab.theory._check import shown
@@ -428,6 +428,7 @@ def read_run(path: str | Path, partial: bool = False) -> Run:
         file = next((path / n for n in (PARQUET, JSONL) if (path / n).exists()), path / PARQUET)
     if not file.exists():
         raise BadInput("nothing", f"a run directory with {PARQUET} or {JSONL}", str(path))
+    check_plain(file, "a file of records")
     read = read_parquet if file.suffix == ".parquet" else read_jsonl
     document = _read_json(directory / PROVENANCE) if (directory / PROVENANCE).exists() else None
     if document is not None:
@@ -513,6 +514,7 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    check_plain(path, "a JSON object", MOST_BYTES)
     document = parse_json(path.read_bytes(), str(path))
     if not isinstance(document, dict):
         raise BadInput(f"a {type(document).__name__}", "a JSON object", str(path))

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from pdlab.documents import parse_json
+from pdlab.documents import check_plain, parse_json
 from pdlab.errors import BadInput
 from pdlab.measure.workload import MOONCAKE_BLOCK_TOKENS, Ids, Request, Trace, blocks
 from pdlab.options import REAL
@@ -29,6 +29,7 @@ AZURE_COLUMNS = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"]
 def read_trace(path: str | Path, block_tokens: int | None = None) -> Trace:
     """Read a Mooncake JSONL trace or an Azure LLM inference CSV; the content tells which."""
     path = Path(path)
+    check_plain(path, "a trace to read")
     try:
         with _text(path) as file:
             opening = file.readline().strip()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import MOST_BYTES, check_plain
 from pdlab.errors import BadInput
 from pdlab.theory._check import shown, whole
 
@@ -131,6 +132,7 @@ def read_config(config: object) -> tuple[dict[str, Any], str]:
         raise BadInput(shown(config), "a path or a mapping", "config")
     path, where = Path(config), str(config)
     expected = "a Hugging Face config.json"
+    check_plain(path, expected, MOST_BYTES)
     try:
         text = path.read_text(encoding="utf-8")
     except IsADirectoryError:
