@@ -124,7 +124,9 @@ The next cell gets the sweep, recorded or live, and says which.
 """
 
 # %%
-run = lab_run("miniature", lambda directory: sweep.run_sweep(PLAN_FILE, directory, resume=True, tune=True), own=own)
+run = lab_run(
+    "miniature", lambda folder: sweep.run_sweep(PLAN_FILE, folder, resume=True, tune=True), own=own,
+)
 
 # %%
 def runs(group="."):
@@ -287,7 +289,8 @@ def grown(name, server):
 
 
 slow = f"disaggregated-{cache}-{rates[0]:g}rps"
-listed = dict.fromkeys(json.loads(line)["server"] for line in (run / slow / sweep.SERVER_METRICS).read_text().splitlines())
+looks = (run / slow / sweep.SERVER_METRICS).read_text().splitlines()
+listed = dict.fromkeys(json.loads(line)["server"] for line in looks)
 for server in listed:
     rose = grown(slow, server)
     kind = "prompt_tokens_by_source"
@@ -322,7 +325,8 @@ moved = sum(count * kv.block_bytes_total(shape, tokens, 128) for tokens, count i
 check("L2.5", moved, **({"expected": moved_bytes(the_plan, dict(sent))} if own else {}))
 
 # %% tags=["reveals"]
-counted = sum(int(grown(slow, name)["nixl_bytes_transferred_sum"]) for name in listed if name.startswith("decode"))
+decoding = [name for name in listed if name.startswith("decode")]
+counted = sum(int(grown(slow, name)["nixl_bytes_transferred_sum"]) for name in decoding)
 print(f"NIXL counted {counted:,} B in the run   [measured]")
 
 # %% [markdown]
