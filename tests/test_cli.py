@@ -158,6 +158,27 @@ def test_a_bad_option_is_one_message(argv, words, capsys):
     assert words in said and len(said) < 1000
 
 
+@pytest.mark.parametrize("option", [["--out", ""], ["--out="]])
+def test_an_empty_option_is_not_the_current_folder(option, capsys, tmp_path, monkeypatch):
+    """A variable of the shell that is not set does not fill the folder in which one stands."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["load", "http://127.0.0.1:9", "--model", "m", *option]) == 2
+    assert "--out: found an empty word, expected a value" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("argv", [["doctor", "--cores"], ["faults"], ["connectors"], ["dynamo"], ["ray"], ["record", "link"], ["sweep", "p.yaml"]])
+def test_where_results_go_is_looked_at_before_any_work(argv, capsys, tmp_path, monkeypatch):
+    """Twenty seconds of measuring are not lost to a file that stands in the way."""
+    (tmp_path / "file").touch()
+    (tmp_path / "loose").symlink_to("nowhere")
+    monkeypatch.setattr(f"pdlab.course.commands.{argv[0]}.run", lambda args: pytest.fail("it began"))
+    for out, why in (("file", "a file"), ("file/x", "is a file"), ("loose", "a link to nowhere")):
+        assert cli.main([*argv, "--out", str(tmp_path / out)]) == 2
+        said = capsys.readouterr().err
+        assert f"{why}), expected a folder that can be written" in said and said.count("\n") == 1
+
+
 def test_help_is_exit_status_0(capsys):
     """Asking for help is no fault."""
     assert cli.main(["load", "--help"]) == 0

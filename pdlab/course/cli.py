@@ -53,6 +53,9 @@ def main(argv: list[str] | None = None) -> int:
         return int(ended.code or OK)
     try:
         _check_names(args)
+        _check_empty(sys.argv[1:] if argv is None else argv)
+        if getattr(args, "out", None) is not None and not getattr(args, "check", False):
+            _check_out(Path(args.out))
         status = args.run(args) or OK
         sys.stdout.flush()  # at exit it would be too late to say that it failed
         return _say(args, "the output could not be written: standard output is closed", FAILED) if silent else status
@@ -115,6 +118,25 @@ def _check_names(args: argparse.Namespace) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str | Path) and "\0" in str(one):
                 raise BadInput("a null character", "text without one", name.replace("_", "-"))
+
+
+def _check_empty(words: list[str]) -> None:
+    """A variable of the shell that is not set leaves an empty word, which as a path is the current folder."""
+    for before, word in zip(["", *words], words, strict=False):
+        if before.startswith("-") and not word or word.startswith("--") and word.endswith("="):
+            raise BadInput("an empty word", "a value", (word or before).rstrip("="), "Is a variable not set?")
+
+
+def _check_out(out: Path) -> None:
+    """Before any work is done: what comes of it can be written there."""
+    try:
+        place = next(one for one in (out, *out.absolute().parents) if os.path.lexists(one))
+        why = "" if place.is_dir() else "a link to nowhere" if not place.exists() else "a file" if place == out else f"{place} is a file"
+        why = why or ("" if os.access(place, os.W_OK | os.X_OK) else "Permission denied")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    if why:
+        raise BadInput(f"{_shown(out)} ({why})", "a folder that can be written", "--out")
 
 
 def _shown(path: object) -> str:

@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
     import json
     from dataclasses import asdict
 
+    from pdlab.live import env
     from pdlab.live.connectors import kinds, table
     from pdlab.live.connectors import run as runs
 
@@ -34,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
         about = json.loads((RUN / runs.records.PROVENANCE).read_text())
         table.write(PAGES, table.blocks(runs.read(RUN), about), lambda path: print(f"wrote {path.relative_to(ROOT)}"))
         return 0
+    env.python()  # all pairs stand on it
     rows = runs.run(kinds.pick(args.names), args.out, args.logs)
     if args.json:
         print_json({"label": "measured", "rows": [asdict(row) for row in rows]})
