@@ -44,9 +44,17 @@ def hold(*command: str, cores: str = "") -> tuple[subprocess.Popen, psutil.Proce
 
 def gone(pids: list[int], within_s: float = 10) -> bool:
     until = time.monotonic() + within_s
-    while any(map(psutil.pid_exists, pids)) and time.monotonic() < until:
+    while (left := any(map(runs, pids))) and time.monotonic() < until:
         time.sleep(0.02)
-    return not any(map(psutil.pid_exists, pids))
+    return not left
+
+
+def runs(pid: int) -> bool:
+    """Whether it is there and not only waiting for a slow parent to take note of its end."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def tree_of(pid: int) -> list[int]:
