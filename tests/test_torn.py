@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from pdlab import documents
 from pdlab.errors import BadInput
 from pdlab.live import environment, models, simulate, sweep
 from pdlab.measure.caches import SERVER_METRICS
+
+PLANS = Path(__file__).resolve().parents[1] / "data" / "plans"
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -44,6 +47,26 @@ def test_a_second_sweep_in_the_same_directory_is_refused(tmp_path):
         pass
     with sweep._alone(tmp_path):
         pass
+
+
+def test_a_sweep_that_could_not_start_leaves_its_directory_free(tmp_path, monkeypatch):
+    """Without an environment for the servers nothing is left that would have to be resumed; a run that began stays."""
+    monkeypatch.setenv("PDLAB_LIVE_ENV", str(tmp_path / "none"))
+    plan, out = PLANS / "miniature-2core.yaml", tmp_path / "out"
+    for _ in range(2):
+        with pytest.raises(BadInput, match="no live environment"):
+            sweep.run_sweep(plan, out, tune=True, say=lambda text: None)
+        assert not out.exists()
+    out.mkdir()
+    (out / "mine.txt").touch()
+    with pytest.raises(BadInput, match="no live environment"):
+        sweep.run_sweep(plan, out, say=lambda text: None)
+    assert [one.name for one in out.iterdir()] == ["mine.txt"]
+    (out / "a-run").mkdir()
+    (out / "a-run" / "spool.bin").touch()
+    with pytest.raises(BadInput, match="no live environment"):
+        sweep.run_sweep(plan, out, say=lambda text: None)
+    assert (out / "plan.yaml").exists()
 
 
 @pytest.mark.parametrize("text", ["", '{"chunk_tokens": 51', "[]", "{}", '{"chunk_tokens": "x"}', '{"chunk_tokens": 0}', "\xff"])

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -354,9 +354,15 @@ def run_sweep(
     servers behind the same client (see ``pdlab.live.ray.sweep``).
     """
     plan_path, out = Path(plan_path), Path(out)
+    fresh = not (out / "plan.yaml").exists()
     sweep = opened(plan_path, out, resume, say, kind or Sweep)
     with _alone(out) if sweep.alone else nullcontext():
-        return _all_of_it(sweep, plan_path, tune, chunk_tokens)
+        try:
+            return _all_of_it(sweep, plan_path, tune, chunk_tokens)
+        except BadInput:
+            if fresh and sweep.alone:
+                _give_back(out)
+            raise
 
 
 def opened(plan_path: Path, out: Path, resume: bool, say: Say, kind: type[Sweep]) -> Sweep:
@@ -567,6 +573,17 @@ def _claim(out: Path, plan_path: Path, resume: bool) -> None:
     part = kept.with_suffix(".part")
     shutil.copyfile(plan_path, part)
     part.replace(kept)
+
+
+def _give_back(out: Path) -> None:
+    """Undo ``_claim`` where nothing has run yet: whoever has mended what was wrong may start again."""
+    if any(next(out.rglob(name), None) for name in (client.SPOOL, records.PARQUET)):
+        return
+    for name in (f"{TUNING}/{records.SWEEP}", records.SWEEP, "plan.yaml"):
+        (out / name).unlink(missing_ok=True)
+    for folder in (*sorted(out.glob("logs/*")), out / "logs", out / TUNING, out):
+        with suppress(OSError):  # it is not there, or holds something
+            folder.rmdir()
 
 
 @contextmanager
