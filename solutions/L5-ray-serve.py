@@ -669,9 +669,9 @@ check("L5.11", verdict, expected=gates_passed | {
 """
 ## On two machines
 
-None of what follows was run here; it is what the same code asks of a cluster.
+What the same code asks of a cluster. Rendered for the miniature, the script below has run on a Ray cluster of one machine, on its processor. With GPUs, or with a second machine, nothing of this has been run.
 
-- `pdlab plan render PLAN --target ray` writes the serve file, the calls of the builder and a script. On GPUs each rank of a replica is a bundle with one GPU, and the settings for few cores are left out.
+- `pdlab plan render PLAN --target ray --chunk TOKENS` writes the serve file, the calls of the builder and a script that runs both designs. On GPUs each rank of a replica is a bundle with one GPU, and the settings for few cores are left out.
 - Ray places the replicas. Every node needs the model, and NIXL a network that both ends can reach: the side channel's address and UCX's devices are no longer loopback.
 - A preflight measures the link before the sweep (lab L1). On one host the KV moved through memory, so the time of a pull in this lab says nothing about yours.
 - The deployment above was written by `pdlab ray`; a sweep on yours goes through `pdlab attach`. The requests, the client and the analysis stay as they are.

@@ -1,13 +1,25 @@
 """Both designs of the miniature, really deployed on Ray Serve LLM."""
 
 import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from pdlab.errors import BadInput
-from pdlab.live import metrics, nixl_ledger
+from pdlab.live import keeper, metrics, nixl_ledger
 from pdlab.live.ray import env, prove, scale
+from pdlab.measure import records
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PAGE = """\
 # TYPE ray_vllm_prompt_tokens_by_source_total counter
@@ -94,3 +106,46 @@ def test_prefill_is_scaled_apart_from_decode(tmp_path):
     before = [one for one in found["asked"] if one["at_s"] < anew["at_s"]]
     assert before and {one["client_saw"] for one in before} == {"HTTP 200"}
     assert scale.record(tmp_path / "scale") == found
+
+
+@pytest.mark.live
+@pytest.mark.long
+def test_rendered_files_run_on_a_cluster_that_is_up(tmp_path):
+    """`serve deploy` by the rendered script: both designs, one after the other, measured and judged; nothing is left."""
+    try:
+        ray = env.python().with_name("ray")
+    except BadInput as error:
+        pytest.skip(str(error))
+    for port in (6379, 8000, 8265):  # where Ray and the script look, whoever answers
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                pytest.skip(f"something listens on port {port}")
+    short = {"offered_rates_rps": "[0.5, 1]", "duration_seconds": "10", "warmup_requests": "2"}
+    text = (ROOT / "data/plans/miniature-2core.yaml").read_text()
+    for key, value in short.items():
+        text, found = re.subn(rf"(\b{key}): .*", rf"\1: {value}", text)
+        assert found == 1
+    plan, out, files = tmp_path / "plan.yaml", tmp_path / "out", tmp_path / "files"
+    plan.write_text(text)
+    pdlab = [sys.executable, "-m", "pdlab.course.cli"]
+    subprocess.run([*pdlab, "plan", "render", plan, "--target", "ray", "--chunk", "512", "--out", files], cwd=ROOT, check=True)
+    scratch = Path(tempfile.mkdtemp(prefix="pdlab-"))  # Ray's sockets need a short path
+    own = os.environ | {"RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(scratch)}
+    head = [ray, "start", "--head", "--block", "--num-cpus=4", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1"]
+    held = subprocess.Popen([sys.executable, "-I", "-S", keeper.__file__, "", "--", *map(str, head)], env=own, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+    try:
+        done = subprocess.run(
+            ["bash", files / "run.sh"], cwd=ROOT, capture_output=True, text=True, timeout=900,
+            env=own | {"OUT": str(out), "PDLAB": str(Path(sys.executable).with_name("pdlab")), "SERVE": str(ray.with_name("serve"))},
+        )  # fmt: skip
+        below = psutil.Process(held.pid).children(recursive=True)
+    finally:
+        held.stdin.close()
+        held.wait()
+        shutil.rmtree(scratch, ignore_errors=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    entries = {(entry.design, entry.offered_rate_rps): entry.read().table.num_rows for entry in records.read_sweep(out).entries}
+    assert set(entries) == {(design, rate) for design in ("aggregated", "disaggregated") for rate in (0.5, 1)} and min(entries.values()) >= 5
+    assert "verdict" in done.stdout  # analyze has judged them
+    assert below and not any(process.is_running() for process in below)
