@@ -89,6 +89,8 @@ Most arguments about serving go wrong in one place: a number of one kind is used
 
 Most runs you will see were *recorded* before the course reached you. They are then labelled "measured (recorded on that date on that machine)" and never shown as if they had run now.
 
+Arithmetic takes the label of what goes into it, and the source says that it is arithmetic: bytes worked out from a published config are published. As soon as one input is assumed (a load, a threshold, 1 ms of setup), the result is hypothetical.
+
 Which label does each of these carry?
 
 | letter | statement |
