@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from pdlab.course import grade, grade_sandbox
+from pdlab.course import cli, grade, grade_sandbox
 
 LOOK = """
 import os, pathlib, sys
@@ -36,6 +38,30 @@ def test_the_judging_process_gets_no_secret(monkeypatch):
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     own = grade._own_environment()
     assert "A_TOKEN_OF_MINE" not in own and own["LC_ALL"] == "C.UTF-8" and own["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_a_grader_that_is_ended_tidies_up(ending, monkeypatch, capsys):
+    """It ends as on Ctrl-C: what it holds is released on the way."""
+    tidied = []
+
+    def graded(*_):
+        try:
+            os.kill(os.getpid(), ending)
+            time.sleep(5)
+        finally:
+            tidied.append(1)
+
+    monkeypatch.setattr(grade, "grade", graded)
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)}
+    for one in before:
+        signal.signal(one, signal.SIG_DFL)
+    try:
+        assert cli.main(["grade", "x.ipynb"]) == cli.INTERRUPTED
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    assert tidied and capsys.readouterr().err == "pdlab grade: interrupted\n"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import sys
 import time
 from collections import deque
@@ -38,7 +39,8 @@ GRACE_S = 3.0  # for a cell to end after it was interrupted
 MOST_MESSAGES, MOST_OUTPUT_BYTES = 5_000, 5_000_000
 MOST_PROCESSES = 64
 LOOK_EVERY_S = 0.25
-_SET_CHILD_SUBREAPER = 36
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
+LONGEST_SOCKET = 90  # characters; a Unix socket's path has 107, and the kernel puts a number behind it
 
 
 class Stopped(Exception):
@@ -66,8 +68,9 @@ class Kernel(RunningKernel):
         specs = _Specs()
         specs.argv = job["argv"]
         self.km = KernelManager(kernel_name="python3", kernel_spec_manager=specs, connection_file=job["connection_file"])
-        if sys.platform == "linux":  # sockets in its own folder: no port that another kernel might take first
-            self.km.transport, self.km.ip = "ipc", str(Path(job["connection_file"]).with_suffix(""))
+        sockets = str(Path(job["connection_file"]).with_suffix(""))
+        if sys.platform == "linux" and len(sockets) <= LONGEST_SOCKET:  # in its own folder: no port that another kernel might take first
+            self.km.transport, self.km.ip = "ipc", sockets
         with open(os.devnull, "w") as nowhere:
             self.km.start_kernel(cwd=job["cwd"], env=job["env"], stdout=nowhere, stderr=nowhere)
         self.process = psutil.Process(self.km.provisioner.pid)
@@ -203,6 +206,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.nbval_cell_timeout = job()["cell_timeout_s"]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # Whoever asked for this run may be killed: then it ends as on Ctrl-C, and takes the notebook's processes along.
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGINT, 0, 0, 0)
 
 
 def pytest_unconfigure() -> None:

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MOST_FDS, MOST_BYTES = 16, 1 << 16  # of one request
-_ABOVE = 200  # descriptors are parked from here on while 0, 1, 2 … are given out
+_BEYOND = 200  # descriptors above those given out that are closed as well
 
 
 class Child:
@@ -162,10 +162,10 @@ def _serve(control: socket.socket) -> dict[str, object] | None:
 
 def _arrange(fds: list[int]) -> None:
     """Make ``fds`` the descriptors 0, 1, 2, … of this process, and close every other one."""
-    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD, _ABOVE) for fd in fds]
+    parked = [fcntl.fcntl(fd, fcntl.F_DUPFD, len(fds)) for fd in fds]
     for number, fd in enumerate(parked):
         os.dup2(fd, number)
-    os.closerange(len(fds), max(parked) + 1)
+    os.closerange(len(fds), max(parked) + _BEYOND)
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 
 from pdlab import options
 from pdlab.course.output import add_json_flag, print_json, print_table, printable
@@ -24,6 +25,10 @@ def run(args: argparse.Namespace) -> int:
 
     from pdlab.course import grade, grade_sandbox
 
+    # A batch that is ended from outside takes its copies and processes along, as on Ctrl-C.
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:
+            signal.signal(ending, signal.default_int_handler)
     limits = grade.Limits(args.cell_timeout, args.notebook_timeout, args.memory_mb)
     reports = grade.grade([Path(name) for name in args.notebook], limits, args.jobs)
     if args.json:
