@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,6 +109,11 @@ def test_prefill_is_scaled_apart_from_decode(tmp_path):
     assert scale.record(tmp_path / "scale") == found
 
 
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.mark.live
 @pytest.mark.long
 def test_rendered_files_run_on_a_cluster_that_is_up(tmp_path):
@@ -117,9 +123,8 @@ def test_rendered_files_run_on_a_cluster_that_is_up(tmp_path):
     except BadInput as error:
         pytest.skip(str(error))
     for port in (6379, 8000, 8265):  # where Ray and the script look, whoever answers
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                pytest.skip(f"something listens on port {port}")
+        if answers(port):
+            pytest.skip(f"something listens on port {port}")
     short = {"offered_rates_rps": "[0.5, 1]", "duration_seconds": "10", "warmup_requests": "2"}
     text = (ROOT / "data/plans/miniature-2core.yaml").read_text()
     for key, value in short.items():
@@ -130,11 +135,15 @@ def test_rendered_files_run_on_a_cluster_that_is_up(tmp_path):
     pdlab = [sys.executable, "-m", "pdlab.course.cli"]
     subprocess.run([*pdlab, "plan", "render", plan, "--target", "ray", "--chunk", "512", "--out", files], cwd=ROOT, check=True)
     scratch = Path(tempfile.mkdtemp(prefix="pdlab-"))  # Ray's sockets need a short path
-    own = os.environ | {"RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(scratch)}
+    own = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(scratch)}
     head = [ray, "start", "--head", "--block", "--num-cpus=4", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1"]
     held = subprocess.Popen([sys.executable, "-I", "-S", keeper.__file__, "", "--", *map(str, head)], env=own, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
     try:
+        limit = time.monotonic() + 120
+        while not answers(8265):
+            assert held.poll() is None and time.monotonic() < limit
+            time.sleep(0.5)
         done = subprocess.run(
             ["bash", files / "run.sh"], cwd=ROOT, capture_output=True, text=True, timeout=900,
             env=own | {"OUT": str(out), "PDLAB": str(Path(sys.executable).with_name("pdlab")), "SERVE": str(ray.with_name("serve"))},
