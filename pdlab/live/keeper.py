@@ -6,7 +6,8 @@ The asking program keeps the pipe's other end open.  When that end closes, for w
 everything the server started.  Standard library only, so that it starts in a few milliseconds.
 
 vLLM leaves its sockets lying in the folder for temporary files; here they get one of their own,
-which goes when the server has gone.
+which goes when the server has gone.  What OpenMP keeps in shared memory for a process that is
+killed goes, too.
 
 It prints the server's process id on its first line and ends with the server's exit status
 (128 + signal, as shells do).  One byte ``k`` on the pipe asks for an end without grace.
@@ -25,6 +26,7 @@ import tempfile
 import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+OPENMP = "/dev/shm/__KMP_REGISTERED_LIB_"  # then the process id, _ and the user's
 GRACE_S = 6.0  # a server that drains on SIGTERM gets this long
 SOCKETS = "VLLM_RPC_BASE_PATH"  # where vLLM puts its sockets; their paths may have some 100 characters, so a short name
 
@@ -82,8 +84,18 @@ def _signal_all(pids: list[int], number: int) -> None:
             pass
 
 
+def _unregister(pids: set[int]) -> None:
+    """Remove what OpenMP has registered for processes that could not do so themselves."""
+    for pid in pids:
+        try:
+            os.unlink(f"{OPENMP}{pid}_{os.getuid()}")
+        except OSError:
+            pass
+
+
 def _end(server: subprocess.Popen, grace_s: float) -> None:
     """SIGTERM to the server, then SIGKILL to whatever is left below the keeper."""
+    seen = {server.pid, *_children(os.getpid())}
     if server.poll() is None and grace_s > 0:
         _signal_all([server.pid], signal.SIGCONT)  # a stopped server can't act on SIGTERM
         _signal_all([server.pid], signal.SIGTERM)
@@ -93,6 +105,7 @@ def _end(server: subprocess.Popen, grace_s: float) -> None:
             pass
     while left := _children(os.getpid()):  # orphans come to the keeper: it is their subreaper
         _signal_all(left, signal.SIGKILL)
+        seen.update(left)
         server.poll()
         for pid in left:
             try:
@@ -101,6 +114,7 @@ def _end(server: subprocess.Popen, grace_s: float) -> None:
             except ChildProcessError:  # a grandchild: its parent is still to go
                 pass
         time.sleep(0.01)
+    _unregister(seen)
 
 
 def main(arguments: list[str]) -> int:

@@ -89,6 +89,21 @@ def test_what_a_server_leaves_in_its_folder_of_sockets_goes_with_it(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
+def test_what_openmp_registered_for_a_killed_server_goes_with_it() -> None:
+    """A killed process leaves its file in shared memory: the keeper removes it, for a child of the server as well."""
+    register = "import os, time; open(f'{OPENMP}{os.getpid()}_{os.getuid()}', 'w').close(); os.fork(); open(f'{OPENMP}{os.getpid()}_{os.getuid()}', 'w').close(); time.sleep(300)"
+    process, server = hold(sys.executable, "-c", register.replace("{OPENMP}", keeper.OPENMP))
+    pids = tree_of(process.pid)[1:]
+    files = [Path(f"{keeper.OPENMP}{pid}_{os.getuid()}") for pid in pids]
+    until = time.monotonic() + 10
+    while not all(file.exists() for file in files) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(files) == 2 and all(file.exists() for file in files)
+    server.kill()
+    process.wait(10)
+    assert not any(file.exists() for file in files)
+
+
 def test_one_byte_ends_it_without_grace() -> None:
     """The byte k ends a server that ignores SIGTERM at once."""
     process, server = hold(sys.executable, "-c", STUBBORN)
