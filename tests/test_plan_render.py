@@ -262,7 +262,7 @@ def test_a_pinned_revision_another_model_and_chunk_are_passed_on(tmp_path: Path)
 
 @pytest.mark.parametrize(("name", "target"), TUNED)
 def test_tuning_starts_aggregated_serving_once_a_size_and_compares_nothing(name: str, target: str) -> None:
-    """Each of the plan's chunk sizes gets all replicas and the one run that it is judged by; no other design, no link, no verdict."""
+    """Each of the plan's chunk sizes gets all replicas and the one run that it is judged by, after the link; no other design, no verdict."""
     plan, files = plans.load(PLANS[name]), once(name, target, True)
     sizes, replicas = plan.live.max_num_batched_tokens, plan.deployments.aggregated.replicas
     started = Counter(words[words.index("--max-num-batched-tokens") + 1] for words in (c.words for c in servers_in(name, target, True)))
@@ -271,7 +271,12 @@ def test_tuning_starts_aggregated_serving_once_a_size_and_compares_nothing(name:
     commands = pdlab_commands(files)
     for words in commands:
         command_line().parse_args(words)
-    assert {words[0] for words in commands} <= {"attach", "router", "model"}
+    assert {words[0] for words in commands} <= {"attach", "router", "model", "link"}
+    if target != "kubernetes" and (need := link_need.of(plan)):
+        (peer,) = [words for words in commands if words[:2] == ["link", "--peer"]]
+        assert peer[peer.index("--at-least-gb-s") + 1] == f"{need.gb_s:.2f}"
+        script = next(text for text in files.values() if text.startswith("#!"))
+        assert script.index("--peer ") < script.index({"ray": f"\nup aggregated-{sizes[0]}"}.get(target, f"\nrun_aggregated-{sizes[0]}\n"))
     runs = [words for words in commands if words[0] == "attach"]
     assert [words[words.index("--chunk") + 1] for words in runs] == [str(size) for size in sizes]
     assert all("--tune" in words and words[words.index("--design") + 1] == "aggregated" for words in runs)

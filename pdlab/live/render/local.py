@@ -24,7 +24,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
         raise BadInput(f"a plan for {plan.nodes} nodes", "one for a single node", "--target local",
                        "For several use slurm, kubernetes or ray.")  # fmt: skip
     sheets = paper.sheets(asked, PLAN, OUT, PDLAB)
-    check = paper.preflight(plan, PDLAB) if "disaggregated" in designs else None
+    check = paper.preflight(plan, PDLAB) if paper.link_first(asked) else None
     body = variables(path, "local") + made(asked) + "\n" + shell.KEEPING + "\n"
     body += "".join(function(sheet) + "\n" for sheet in sheets)
     body += preflight(check) + called(sheets) + judged(designs)

@@ -168,6 +168,11 @@ def attach(asked: Asked, side: Side, plan_path: str, out: str, pdlab: str) -> li
     return [*words, *(["--chunk", str(side.chunk_tokens)] if side.chunk_tokens else []), *(["--tune"] if asked.tune else [])]
 
 
+def link_first(asked: Asked) -> bool:
+    """Whether the link is measured before anything else: for the plan's pair, and for a tuning, which comes before it."""
+    return asked.tune or "disaggregated" in asked.designs
+
+
 def preflight(plan: Plan, pdlab: str, naming: Naming = HERE) -> Preflight | None:
     """What measures the link between a prefill and a decode server; None where the plan asks nothing of it."""
     if (need := link_need.of(plan)) is None:

@@ -102,7 +102,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     if source != model.path:
         body += f'"$pdlab" model get {model.name}\n'
     body += "\n" + RUN % {"loaded": LOADED_MINUTES, "gone": GONE_MINUTES, "url": paper.ROUTER_URL, "nothing": NOTHING}
-    body += _preflight(plan) if "disaggregated" in designs else ""
+    body += _preflight(plan) if paper.link_first(asked) else ""
     for side in sides:
         attach = paper.attach(asked, side, local.PLAN, local.OUT, local.PDLAB)
         body += f'up {side.label}.yaml {side.design}\n{shell.command(attach, indent="")}\ndown\n\n'

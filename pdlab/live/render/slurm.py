@@ -42,7 +42,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     naming = paper.Naming(_address, _address) if plan.nodes > 1 else paper.HERE
     words = (local.PLAN, local.OUT, local.PDLAB)
     sheets = paper.sheets(asked, *words, naming)
-    check = paper.preflight(plan, local.PDLAB, naming) if "disaggregated" in designs else None
+    check = paper.preflight(plan, local.PDLAB, naming) if paper.link_first(asked) else None
     keeping = shell.KEEPING.replace("  pids=()\n  hold\n", "  pids=()\n  steps_end\n  hold\n")
     body = local.variables(path, "slurm") + local.made(asked) + "\n" + NODES + STEPS_END + keeping + "\n"
     body += "".join(local.function(sheet, _step, HERE_ONLY) + "\n" for sheet in sheets) + local.preflight(check, _step)
