@@ -143,6 +143,10 @@ def test_the_options_are_found():
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
+        (["doctor", "--out", "x"], "found --out, expected --cores"),
+        (["doctor", "--cores", "--engines"], "expected one of the two"),
+        (["faults", "--list", "x"], "found 'x' with --list"),
+        (["connectors", "--pages", "nixl"], "found 'nixl' with --pages"),
         (["load", "http://127.0.0.1:9", "--out", "x", "--rate", "1e-300"], "--rate: found '1e-300', expected a number from 1e-06 to"),
         (["load", "http://127.0.0.1:9", "--out", "x", "--requests", "-3"], "--requests: found '-3', expected a whole number from 1 to"),
         (["load", "http://127.0.0.1:9", "--out", "x", "--deadline", "nan"], "expected a number above 0 to 86,400 seconds"),

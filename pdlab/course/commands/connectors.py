@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from pdlab.course.output import add_json_flag, print_json, print_table
+from pdlab.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN, PAGES = ROOT / "data/runs/connectors", ROOT / "labs/connectors"
@@ -31,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     from pdlab.live.connectors import kinds, table
     from pdlab.live.connectors import run as runs
 
+    if args.pages and args.names:
+        raise BadInput(f"{args.names[0]!r} with --pages", "no connector's name: all pages are made again")
     if args.pages:
         about = json.loads((RUN / runs.records.PROVENANCE).read_text())
         table.write(PAGES, table.blocks(runs.read(RUN), about), lambda path: print(f"wrote {path.relative_to(ROOT)}"))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pdlab.course.output import add_json_flag, print_json, print_table
+from pdlab.errors import BadInput
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -24,6 +25,10 @@ def add(sub: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit status 1 when the course itself cannot run here (all else is optional); with
     ``--engines``, when a file holds a retired setting."""
+    if args.out and not args.cores:
+        raise BadInput("--out", "--cores with it: only that measures anything")
+    if args.cores and args.engines is not None:
+        raise BadInput("--cores and --engines", "one of the two")
     if args.engines is not None:
         return _engines(args.engines, args.json)
     if args.cores:

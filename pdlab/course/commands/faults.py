@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pdlab import options
 from pdlab.course.output import add_json_flag, print_json, print_table
+from pdlab.errors import BadInput
 
 
 def add(sub: argparse._SubParsersAction) -> None:
@@ -30,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
 
     from pdlab.live.faults import catalogue, soak, table
 
+    if args.names and (args.list or args.soak is not None):
+        raise BadInput(f"{args.names[0]!r} with {'--list' if args.list else '--soak'}", "no fault's name: it takes them all")
     if args.list:
         print_table([[f.name, f.says, f.expects] for f in catalogue.CATALOGUE.values()], ["fault", "what is done", "expected"])
         return 0

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pdlab.errors import BadInput, Failed
 from pdlab.live import netns, provenance
 from pdlab.live.connectors import env
 from pdlab.live.connectors.kinds import BLOCK_SIZE, Kind, pick
@@ -68,7 +69,11 @@ def _measure_all(work: Path, kinds: Sequence[Kind], own_interface: bool) -> dict
 def main(arguments: list[str]) -> int:
     """``python -m pdlab.live.connectors.run WORK NAME…``, in a namespace or not."""
     work, *names = arguments
-    document = _measure_all(Path(work), pick(names), netns.begin())
+    try:
+        document = _measure_all(Path(work), pick(names), netns.begin())
+    except (BadInput, Failed) as error:
+        print(f"pdlab: {error}", file=sys.stderr)
+        return 2 if isinstance(error, BadInput) else 1
     (Path(work) / TABLE).write_text(json.dumps(document))
     return 0
 
