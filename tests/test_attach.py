@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ from fake_http import Peer, plain, tokens
 
 from pdlab.course import cli
 from pdlab.errors import BadInput, Failed
-from pdlab.live import attach, sweep
+from pdlab.live import attach, direct, load, metrics, post, sweep
+from pdlab.live.env import ROOT
 from pdlab.live.front import routed
+from pdlab.live.serve import free_ports
 from pdlab.measure import plan as plans
 from pdlab.measure import records
 
@@ -48,7 +51,10 @@ def closed_server(gap_s: float) -> Peer:
 
 @pytest.fixture
 def plan_path(tmp_path: Path) -> Path:
-    return write_plan(tmp_path, offered_rates_rps=[40], duration_seconds=0.2)
+    path = write_plan(tmp_path, offered_rates_rps=[40], duration_seconds=0.2, request_deadline_seconds=60)
+    # Minutes, and no target of the miniature's: that all requests meet theirs must not depend on what else this machine does.
+    path.write_text(re.sub(r"(ttft_max_ms|tpot_max_ms|max_itl_per_request_ms): .*", r"\1: 60000", path.read_text()))
+    return path
 
 
 def test_both_designs_come_into_one_sweep(plan_path: Path, tmp_path: Path) -> None:
@@ -80,6 +86,24 @@ def test_both_designs_come_into_one_sweep(plan_path: Path, tmp_path: Path) -> No
     assert len({body.get("cache_salt") for body in bodies} - {None}) == 1
 
 
+def test_no_proxy_of_the_site_answers_for_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a proxy in the environment servers are asked themselves, and nothing in pdlab.live asks in another way."""
+    with Peer(lambda seen: plain("403 Forbidden", b"{}")) as proxy, server("aggregated") as peer:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        assert attach._get(f"{peer.url}/version") == {"version": "9.9"}
+        assert attach.told(peer.url) == {"max_num_batched_tokens": 512}
+        assert load.first_model(peer.url) == "m" and metrics.scrape(peer.url).total("vllm:num_requests_running") == 1
+        assert b"data: " in post.post_json(f"{peer.url}/v1/completions", {"max_tokens": 1})
+        with pytest.raises(OSError, match="refused"):
+            direct.opened(f"http://127.0.0.1:{free_ports(1)[0]}/health", 5)
+        assert not proxy.seen and len(peer.seen) == 5
+    asking = {path.name for path in (ROOT / "pdlab/live").rglob("*.py") if "request.urlopen(" in path.read_text()}
+    assert asking == set()
+
+
 def attach_command(plan_path: Path, peer: Peer, out: Path, size: int, *more: str) -> int:
     words = ["attach", str(plan_path), "--design", "aggregated", "--url", peer.url, "--server", f"a={peer.url}"]
     return cli.main([*words, "--chunk", str(size), "--out", str(out), *more])
@@ -88,7 +112,7 @@ def attach_command(plan_path: Path, peer: Peer, out: Path, size: int, *more: str
 def test_tuning_ends_with_the_choice_that_a_sweep_makes(plan_path: Path, tmp_path: Path, capsys) -> None:
     """One call a chunk size, on servers of that size; the last one chooses, in the record that pdlab sweep looks for."""
     out, told = tmp_path / "out", []
-    for size, gap_s in ((512, 0.01), (128, 0.04)):
+    for size, gap_s in ((512, 0.0), (128, 0.4)):
         with closed_server(gap_s) as peer:
             assert attach_command(plan_path, peer, out, size, "--tune") == 0
             sent = [one.json for one in peer.posts() if one.json["prompt"][0] != 100]

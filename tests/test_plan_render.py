@@ -20,11 +20,13 @@ import jsonschema
 import psutil
 import pytest
 import yaml
+from fake_http import Peer, plain
 from minicourse import ROOT
 
 from pdlab.course import cli
 from pdlab.errors import BadInput
-from pdlab.live.render import flags, shell, targets, verify
+from pdlab.live.render import flags, shell, slurm, targets, verify
+from pdlab.live.serve import free_ports
 from pdlab.measure import link_need
 from pdlab.measure import plan as plans
 
@@ -130,7 +132,7 @@ def test_manifests_fit_kubernetes_own_schema(rendered) -> None:
             for document in documents(text) if name.endswith(".yaml") else ():
                 validators[document["kind"], document["apiVersion"]].validate(document)
                 kinds[document["kind"]] += not tune
-    assert kinds == {"PersistentVolumeClaim": 4 * 2, "Service": 4 * 5, "Deployment": 4 * 4, "Job": 4 * 7}
+    assert kinds == {"PersistentVolumeClaim": 4 * 2, "Service": 4 * 5, "Deployment": 4 * 4, "Job": 4 * 8, "ConfigMap": 4, "NetworkPolicy": 4}
     broken = copy.deepcopy(documents(rendered["node-2gpu", "kubernetes"]["2-aggregated.yaml"])[0])
     broken["spec"]["template"]["spec"]["containers"][0]["imagePullPolice"] = "Always"
     with pytest.raises(jsonschema.ValidationError):
@@ -215,7 +217,7 @@ def test_the_link_comes_first_and_its_minimum_from_the_plan(rendered, name: str)
         assert peer[peer.index("--memory") + 1] == "vram"
         script = next(text for text in files.values() if text.startswith("#!"))
         at = script.index("1-link.yaml\n" if target == "kubernetes" else "--peer ")
-        later = {"kubernetes": "--filename 2-aggregated.yaml\n", "ray": "\nup aggregated"}.get(target, "\nrun_aggregated\n")
+        later = {"kubernetes": "apply 2-aggregated.yaml\n", "ray": "\nup aggregated"}.get(target, "\nrun_aggregated\n")
         assert at < script.index(later)
 
 
@@ -241,12 +243,20 @@ def test_every_flag_is_explained_and_every_explanation_is_of_a_flag() -> None:
     assert {program: set(every) for program, every in explained.items()} == met
 
 
-def test_a_pinned_revision_another_model_and_chunk_are_passed_on(tmp_path: Path) -> None:
-    """NAME@REVISION reaches every server; --model and --chunk replace the plan's."""
+def test_a_pinned_revision_another_model_and_chunk_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NAME@REVISION reaches every server of every target and the download; --model and --chunk replace the plan's."""
     document = yaml.safe_load(PLANS["node-2gpu"].read_text())
     document["comparison"]["model_revision"] += "@0123abcd"
     path = tmp_path / "p.yaml"
     path.write_text(yaml.safe_dump(document))
+    monkeypatch.setattr(flags, "ROOT", tmp_path)
+    for target in targets.TARGETS:
+        files = targets.render(path, target, chunk_tokens=512)
+        commands = verify.commands(files)
+        assert len(commands) == (6 if target == "ray" else 4)
+        assert {command.words[command.words.index("--revision") + 1] for command in commands} == {"0123abcd"}
+        fetch = "#   .venv-live/bin/hf download meta-llama/Llama-3.1-8B-Instruct --revision 0123abcd --exclude 'original/*'\n"
+        assert (fetch in str(files["run.sh" if target != "slurm" else "job.sbatch"])) == (target != "kubernetes")
     files = targets.render(path, "local", model="/models/mine", chunk_tokens=512)
     assert "--target local --chunk 512`" in files["run.sh"]
     commands = verify.commands(files)
@@ -340,6 +350,82 @@ def test_the_command_writes_prints_and_explains(tmp_path: Path, capsys: pytest.C
         assert cli.main(["plan", "render", plan, "--target", "slurm", "--chunk", "512", "--verify", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["verified"]["engine"] is None and "4 vLLM commands could not be checked" in err
+
+
+def test_a_chunk_size_beside_the_plan_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--chunk with a size that the plan does not try is taken, with a note on screen and in the script; one of its sizes has none."""
+    for size, noted in (("333", True), ("512", False)):
+        assert cli.main(["plan", "render", str(PLANS["node-2gpu"]), "--target", "local", "--chunk", size, "--out", str(tmp_path)]) == 0
+        note = "Chunks of 333 tokens are none of the plan's sizes"
+        assert (f"note: {note}" in capsys.readouterr().err) == (f"\n# {note}" in (tmp_path / "run.sh").read_text()) == noted
+
+
+# ── the scripts' own functions ──────────────────────────────────────────────────────────────
+
+
+def bash(text: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    given = {"PATH": os.environ["PATH"]} | settings
+    return subprocess.run(["bash"], input=shell.STRICT + text, cwd=ROOT, env=given, capture_output=True, text=True, timeout=20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
+def test_a_start_has_an_end_and_no_proxy_answers(tmp_path: Path) -> None:
+    """A server that never answers ends the script with its reason; a site's proxy counts neither as a server nor as somebody else's."""
+    (tmp_path / "logs").mkdir()
+    head = f"out={shlex.quote(str(tmp_path))}\npython={shlex.quote(sys.executable)}\nstart_minutes=0\n" + shell.KEEPING
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    with Peer(lambda seen: plain("200 OK", b"{}")) as proxy:
+        done = bash(head + f'unused {url}\nstart x "" sleep 60\nready {url}\n', http_proxy=proxy.url, HTTP_PROXY=proxy.url)
+        assert done.returncode == 1 and f"{url} was not ready after 0 minutes" in done.stderr, done.stderr
+        assert not proxy.seen
+        taken = bash(head + f"unused {proxy.url}\n")
+        assert taken.returncode == 1 and "The ports are fixed: 8000 for the router, and from 8100 on" in taken.stderr
+        assert bash(head + f'start x "" sleep 60\nready {proxy.url}\nstop\n').returncode == 0
+    limits = {text.count("start_minutes=${START_MINUTES:-15}") for name in ("local", "slurm") for text in once("node-2gpu", name).values()}
+    assert limits == {1}
+
+
+@pytest.mark.parametrize(("named", "asked", "override", "ends"), [
+    ("10.1.0.$2", "", "", "10.1.0.1 10.1.0.2"),
+    ("127.0.1.1", "fd00::1 127.0.0.1 10.2.0.$2 172.17.0.1", "", "10.2.0.1 10.2.0.2"),
+    ("", "10.2.0.$2", "", "10.2.0.1 10.2.0.2"),
+    ("127.0.1.1", "", "10.3.0.1 10.3.0.2", "10.3.0.1 10.3.0.2"),
+    ("127.0.1.1", "127.0.0.1", "", None),  # nothing but loopback anywhere
+    ("10.1.0.7", "", "", None),  # one address for two nodes
+    ("10.1.0.$2", "", "127.0.0.1 10.3.0.2", None),
+    ("10.1.0.$2", "", "10.3.0.1", None),
+])  # fmt: skip
+def test_several_nodes_never_get_a_loopback_address(named: str, asked: str, override: str, ends: str | None) -> None:
+    """Slurm: where a node's name means its loopback, the node itself is asked; NODE_ADDRESSES goes before, and what fits nothing ends."""
+    assert slurm.ADDRESSES in once("reference-16gpu-live", "slurm")["job.sbatch"]
+    assert "getent" not in once("node-2gpu", "slurm")["job.sbatch"]
+    stubs = (
+        f'getent() {{ set -- "$1" "${{2#node}}"; for one in {named}; do echo "$one STREAM name"; done; [[ -n "{named}" ]]; }}\n'
+        f'srun() {{ set -- x "${{4#--nodelist=node}}"; echo "{asked}"; }}\nnodes=(node1 node2)\n'
+    )
+    done = bash(stubs + slurm.ADDRESSES + 'echo "ip: ${ip[*]}"\n', NODE_ADDRESSES=override)
+    assert done.returncode == (1 if ends is None else 0), done.stderr
+    assert f"ip: {ends}" in done.stdout if ends else "NODE_ADDRESSES='10.0.0.1 10.0.0.2'" in done.stderr
+
+
+def test_steps_that_do_not_end_are_said() -> None:
+    """Slurm: after two minutes the steps that are left are listed, and why they matter; with none left nothing is said."""
+    stubs = 'sleep() { :; }\nsqueue() { echo "7.batch"; [[ -z ${LEFT:-} ]] || echo "7.3"; }\n'
+    for left in ("", "yes"):
+        done = bash(stubs + slurm.STEPS_END + "steps_end\necho on\n", SLURM_JOB_ID="7", LEFT=left)
+        assert done.stdout == "on\n" and ("still there" in done.stderr and "7.3" in done.stderr) == bool(left)
+
+
+def test_the_hand_started_end_of_ray_is_in_the_head() -> None:
+    """On two nodes the head of run.sh names LINK_PEER and the listener's command; on one node, or without a link, neither."""
+    def head(name: str, tune: bool) -> str:
+        text = once(name, "ray", tune)["run.sh"]
+        return " ".join(line.removeprefix("# ") for line in text[: text.index("# Flags")].splitlines())
+
+    for tune in (False, True):
+        several = head("reference-16gpu-live", tune)
+        assert "LINK_PEER=ITS_ADDRESS" in several and "pdlab link --listen ITS_ADDRESS:7600 --memory vram" in several
+        assert "LINK_PEER" not in head("node-2gpu", tune)
 
 
 # ── what people write stays text ────────────────────────────────────────────────────────────

@@ -115,7 +115,7 @@ case $1 in
 esac
 """,
     "pdlab": """echo "$1 $4 $(cat "$STATE/apps")" >>"$STATE/told"\n""",
-    "curl": """[ -s "$STATE/apps" ]\n""",  # one address for all, and what is being deleted still answers
+    "curl": """[ -s "$STATE/apps" ] || [ -e "$STATE/stranger" ]\n""",  # one address for all, and what is being deleted still answers
     "sleep": "",
 }
 
@@ -168,3 +168,10 @@ def test_a_serve_that_has_work_is_left_alone(tmp_path):
     (tmp_path / "apps").write_text("other RUNNING 0\n")
     done, told = ray_script(tmp_path)
     assert done.returncode == 1 and "other: RUNNING" in done.stderr and told == []
+
+
+def test_what_is_none_of_serves_is_not_measured(tmp_path):
+    """Something that lists models at the address before Serve has an application is named, and Serve is left as it was."""
+    (tmp_path / "stranger").touch()
+    done, told = ray_script(tmp_path)
+    assert done.returncode == 1 and "lists models at http://127.0.0.1:8000; end it first" in done.stderr and told == []

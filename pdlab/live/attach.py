@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import http.client
 import sys
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from typing import Any
 
 from pdlab.documents import parse_json
 from pdlab.errors import BadInput, Failed
-from pdlab.live import client, load, metrics, sweep
+from pdlab.live import client, direct, load, metrics, sweep
 from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records, workload
@@ -227,7 +226,7 @@ def _first(answer: Mapping[str, Any], url: str) -> Mapping[str, Any]:
 
 def _get(url: str) -> dict[str, Any]:
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with direct.opened(url, 30) as answer:
             found = parse_json(answer.read(), url)
         if not isinstance(found, dict):
             raise BadInput(f"a JSON {type(found).__name__}", "a JSON object", url)

@@ -6,13 +6,12 @@ import http.client
 import json
 import socket
 import ssl
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 from pdlab.documents import parse_json, write_whole
 from pdlab.errors import BadInput
-from pdlab.live import client
+from pdlab.live import client, direct
 from pdlab.measure import traces, workload
 
 ASKED = "asked.json"  # in a run's directory: what the run was asked for, so that resuming can be held to it
@@ -109,7 +108,7 @@ def first_model(url: str, insecure: bool = False) -> str:
     base(url)
     context = ssl._create_unverified_context() if insecure else None
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/v1/models", timeout=10, context=context) as answer:
+        with direct.opened(f"{url.rstrip('/')}/v1/models", 10, context) as answer:
             model = json.loads(answer.read(MAX_LIST_BYTES))["data"][0]["id"]
         if not isinstance(model, str) or not model:
             raise ValueError(f"its first model is {model!r:.40}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import urllib.request
 from dataclasses import dataclass
 from typing import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from pdlab.live import direct
 
 TIMEOUT_S = 10.0
 
@@ -72,5 +73,5 @@ def parse(page: str, names: tuple[str, ...] = ()) -> Metrics:
 
 def scrape(base_url: str, timeout_s: float = TIMEOUT_S, names: tuple[str, ...] = ()) -> Metrics:
     """Fetch ``{base_url}/metrics`` and ``parse`` it.  OSError where the server doesn't answer."""
-    with urllib.request.urlopen(f"{base_url}/metrics", timeout=timeout_s) as answer:
+    with direct.opened(f"{base_url}/metrics", timeout_s) as answer:
         return parse(answer.read().decode(), names)

@@ -7,6 +7,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from pdlab.live import direct
+
 TIMEOUT_S = 60.0
 
 
@@ -18,5 +20,5 @@ def post_json(url: str, body: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -
     ``http.client.HTTPException`` where an answer breaks off.
     """
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+    with direct.opened(request, timeout_s) as answer:
         return answer.read()

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.errors import Failed
-from pdlab.live import budget, env, metrics, models
+from pdlab.live import budget, direct, env, metrics, models
 from pdlab.live.same_model import identity, same_model
 from pdlab.live.spec import LOOPBACK, Role, Spec, inherited
 
@@ -163,7 +163,7 @@ class Deployment:
         """Empty every server's prefix cache, so that the next run starts cold."""
         for server in self.servers:
             request = urllib.request.Request(f"{server.base_url}/reset_prefix_cache", method="POST")
-            with urllib.request.urlopen(request, timeout=30):
+            with direct.opened(request, 30):
                 pass
 
     def provenance(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class Deployment:
     def _wait_ready(self, server: Server, deadline: float) -> None:
         def healthy() -> bool:
             try:
-                with urllib.request.urlopen(f"{server.base_url}/health", timeout=5):
+                with direct.opened(f"{server.base_url}/health", 5):
                     return True
             except (urllib.error.URLError, OSError):
                 return False

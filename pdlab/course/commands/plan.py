@@ -74,9 +74,12 @@ def run(args: argparse.Namespace) -> int:
 def run_render(args: argparse.Namespace) -> int:
     """Exit status 0 with the files; 1 when the engine's parser refused a command (``--verify``)."""
     from pdlab.live.render import flags, paper, targets
+    from pdlab.measure import plan as plans
 
     designs = (args.design,) if args.design else paper.DESIGNS
     files = targets.render(args.file, args.target, designs, args.model, args.chunk, args.image, args.tune)
+    for one in paper.remarks(plans.load(args.file), designs, args.chunk):
+        print(f"note: {one}", file=sys.stderr)
     if args.out:
         _write(args.out, files)
     explained = flags.used(files.values())

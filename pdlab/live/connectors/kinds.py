@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import urllib.request
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.errors import BadInput
-from pdlab.live import budget
+from pdlab.live import budget, direct
 from pdlab.live.faults.scene import Scene
 from pdlab.live.serve import Deployment
 from pdlab.live.spec import LOOPBACK
@@ -173,7 +172,7 @@ def _ask_mooncake(pair: Pair, prompt: Sequence[int]) -> dict[str, Any]:
     """Prefill is given a name for the transfer; decode is given the same name and where to ask for prefill."""
     transfer = f"pdlab-{uuid.uuid4().hex}"
     bootstrap = f"http://{LOOPBACK}:{pair.site.ports[0]}"
-    with urllib.request.urlopen(f"{bootstrap}/query", timeout=10) as answer:
+    with direct.opened(f"{bootstrap}/query", 10) as answer:
         engines = json.load(answer)
     pair.compute(prompt, transfer_id=transfer)
     return {"do_remote_prefill": True, "do_remote_decode": False, "transfer_id": transfer,

@@ -54,7 +54,7 @@ def arguments(
         raise BadInput(f"headroom {extra}", "0 or more replicas", "headroom")
     configs = {
         pool: _config(live, model, name or live.model, ranks, (count, count + extra.get(pool, 0)),
-                      pool != "aggregated")
+                      pool != "aggregated", plan.comparison.revision)
         for pool, count in counts.items()
     }  # fmt: skip
     if design == "aggregated":
@@ -114,8 +114,9 @@ def device(arguments: dict[str, Any]) -> Literal["cpu", "cuda"]:
 
 
 def _config(
-    live: Live, model: str, name: str, ranks: tuple[int, int], replicas: tuple[int, int], transfers: bool
-) -> dict[str, Any]:
+    live: Live, model: str, name: str, ranks: tuple[int, int], replicas: tuple[int, int], transfers: bool,
+    revision: str | None,
+) -> dict[str, Any]:  # fmt: skip
     """One pool's ``LLMConfig``, as plain data: safe for YAML."""
     workers = ranks[0] * ranks[1]
     engine: dict[str, Any] = {
@@ -128,6 +129,8 @@ def _config(
         "tensor_parallel_size": ranks[0],
         "pipeline_parallel_size": ranks[1],
     }
+    if revision is not None:
+        engine["revision"] = revision
     if transfers:
         engine["kv_transfer_config"] = {
             "kv_connector": "NixlConnector",

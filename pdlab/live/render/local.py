@@ -42,6 +42,7 @@ def judged(designs: Sequence[paper.Design]) -> str:
 
 
 HF = ".venv-live/bin/hf"
+INDENT = "  "  # begins a line of a head that is to be copied, and not to be wrapped
 HOW = "Run it in the course's folder, after `make live-env`."
 
 
@@ -53,9 +54,13 @@ def head(asked: paper.Asked, how: str, texts: Sequence[str]) -> str:
         status = "For a processor, where such a file has been run."
     words = f"pdlab plan render {shlex.quote(shown(asked.path))} --target {asked.target}"
     words += f" --chunk {asked.chunk_tokens}" if asked.chunk_tokens else " --tune" if asked.tune else ""
-    said = [f"Rendered by `{words}`.", status, *([_tuning(asked.plan)] if asked.tune else []), how]
-    lines = [line for one in said for line in textwrap.wrap(one, flags.WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)]
+    said = [f"Rendered by `{words}`.", status, *([_tuning(asked.plan)] if asked.tune else []), *paper.remarks(asked.plan, asked.designs, asked.chunk_tokens), *how.split("\n")]
+    lines = [line for one in said for line in ([f"# {one}"] if one.startswith(INDENT) else _wrapped(one))]
     return "\n".join(lines) + f"\n#\n# Flags, and why they are there:\n{flags.notes(texts)}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, flags.WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
 def _tuning(plan: Plan) -> str:
@@ -73,11 +78,20 @@ def hub(asked: paper.Asked, where: str = "your environment") -> str:
     if model.local:
         return ""
     return (
-        f" The model {model.name} comes from the Hugging Face hub. Fetch it before (`{HF} download {model.name}`), since a "
-        f"start is given a quarter of an hour. In {where}, HF_HOME says where it lies: a folder with room for it that "
-        "every node reads; HF_TOKEN is asked for where the model is gated, after you have accepted its terms on its page; "
-        "HF_HUB_OFFLINE=1 is for nodes that reach no hub. A folder does as well: --model /PATH."
+        f" The model {model.name} comes from the Hugging Face hub. Fetch it before, since a start has no time for it:\n"
+        f"{INDENT}{download(asked)}\n"
+        f"In {where}, HF_HOME says where it lies: a folder with room for it that "
+        "every node reads. The download asks for HF_TOKEN where the model is gated, after you have accepted its terms on its page. "
+        "HF_HUB_OFFLINE=1, from then on, is for nodes that reach no hub, and servers then need no token. A folder does as well: "
+        "--model /PATH."
     )
+
+
+def download(asked: paper.Asked) -> str:
+    """The command that fetches the model: the revision that servers are told, without the weights' second copy."""
+    revision = asked.plan.comparison.revision
+    words = [HF, "download", paper.model_of(asked).name, *(["--revision", revision] if revision else []), "--exclude", "original/*"]
+    return " ".join(map(shlex.quote, words))
 
 
 def shown(path: Path) -> str:
@@ -95,7 +109,10 @@ def plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._/-]+", "_", text)
 
 
-SERVERS = "python=${PYTHON:-.venv/bin/python}\nlive=${PDLAB_LIVE_ENV:-.venv-live}\n"  # where the script starts servers itself
+SERVERS = (  # where the script starts servers itself
+    "python=${PYTHON:-.venv/bin/python}\nlive=${PDLAB_LIVE_ENV:-.venv-live}\n"
+    f"start_minutes=${{START_MINUTES:-{paper.START_MINUTES}}} # for each start of servers; a job's time counts 15\n"
+)
 
 
 def variables(path: Path, target: str, more: str = SERVERS) -> str:

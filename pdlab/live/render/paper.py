@@ -22,7 +22,7 @@ from pdlab.measure.plan import Plan
 
 Design = Literal["aggregated", "disaggregated"]
 DESIGNS: tuple[Design, ...] = ("aggregated", "disaggregated")
-ROUTER_PORT, FIRST_PORT, FIRST_SIDE_CHANNEL, LINK_PORT = 8000, 8100, 5600, 7600
+ROUTER_PORT, FIRST_PORT, FIRST_SIDE_CHANNEL, LINK_PORT = shell.ROUTER_PORT, shell.FIRST_PORT, 5600, 7600
 SIDE_CHANNEL_STEP = 10  # vLLM adds the data-parallel rank to the port
 ROUTER_URL = f"http://{LOOPBACK}:{ROUTER_PORT}"
 MODELS = shell.variable("models")  # the folder of the models that ``pdlab model get`` makes
@@ -117,6 +117,17 @@ def chunk_of(asked: Asked) -> int:
             "size to give with --chunk. Against an opponent that nobody tuned a comparison shows nothing.",
         )  # fmt: skip
     return sizes[0]
+
+
+def remarks(plan: Plan, designs: Sequence[Design], chunk_tokens: int | None) -> list[str]:
+    """What a reader should know of a choice beside the plan: that a chunk size is none of its own."""
+    sizes = chunk_sizes(plan)
+    if chunk_tokens is None or chunk_tokens in sizes or "aggregated" not in designs:
+        return []
+    return [
+        f"Chunks of {chunk_tokens} tokens are none of the plan's sizes ({', '.join(map(str, sizes))}): no tuning of this plan tries "
+        "them, and against an opponent that nobody tuned a comparison shows nothing."
+    ]
 
 
 def sides(asked: Asked) -> list[Side]:

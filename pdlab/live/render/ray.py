@@ -16,6 +16,11 @@ HOW = (
     "folder, deploys each design from its YAML file, sends the plan's load and judges it; `python DESIGN.py` deploys the "
     "same. Ray's own proxy takes the place of the course's router, so rows carry no route."
 )
+OTHER_END = (
+    " The link comes first, and between two nodes its other end is started by hand: on another node than the head's, in the "
+    f"course's folder, `.venv/bin/pdlab link --listen ITS_ADDRESS:{paper.LINK_PORT} --memory vram` (it serves one measurement), then here "
+    "LINK_PEER=ITS_ADDRESS before run.sh."
+)
 PYTHON = """\
 from ray import serve
 from ray.serve.llm import {builder}
@@ -34,6 +39,8 @@ NOTHING = "none.yaml"  # no application: what was deployed from a file before is
 LOADED_MINUTES, GONE_MINUTES = 60, 10
 RUN = """\
 here=$(dirname "$0")
+export no_proxy="127.0.0.1,localhost,${no_proxy:-${NO_PROXY:-}}" # `serve` asks Ray's dashboard, here
+export NO_PROXY="$no_proxy"
 
 applications() { # NAME: STATUS of each that Serve lists
   "$serve" status | awk '
@@ -54,6 +61,15 @@ if [[ -n $found ]]; then
   echo "Serve has something to do already, which this would delete or measure: $found; end it first (serve shutdown)" >&2
   exit 1
 fi
+
+listed() { # whether the address lists a model; no proxy of the site answers in its place
+  curl --noproxy '*' --silent --fail --output /dev/null --max-time 5 "%(url)s/v1/models"
+}
+
+if listed; then
+  echo "something that is none of Serve's applications lists models at %(url)s; end it first: Serve's port is fixed" >&2
+  exit 1
+fi
 trap '"$serve" shutdown --yes' EXIT
 
 up() { # FILE NAME: deploy it and wait until NAME, and nothing beside it, runs and the address lists a model
@@ -66,7 +82,7 @@ up() { # FILE NAME: deploy it and wait until NAME, and nothing beside it, runs a
     ((SECONDS < limit)) || give_up "$2 is not running after %(loaded)d minutes"
     sleep 5
   done
-  until curl --silent --fail --output /dev/null --max-time 5 "%(url)s/v1/models"; do
+  until listed; do
     ((SECONDS < limit)) || give_up "nothing lists a model at %(url)s after %(loaded)d minutes"
     sleep 5
   done
@@ -98,6 +114,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
         document = render.document(plan, side.design, source, paper.ROUTER_PORT, **options)
         note = f"# Rendered from {local.plain(local.shown(path))}.  run.sh says what it is and why each setting is there.\n"
         found |= {f"{side.label}.yaml": note + document, f"{side.label}.py": note + code}
+    several = plan.nodes > 1 and paper.link_first(asked) and paper.preflight(plan, local.PDLAB)
     body = local.variables(path, "ray", "serve=${SERVE:-.venv-ray/bin/serve}\n")
     if source != model.path:
         body += f'"$pdlab" model get {model.name}\n'
@@ -108,7 +125,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
         body += f'up {side.label}.yaml {side.design}\n{shell.command(attach, indent="")}\ndown\n\n'
     body += local.judged(designs)
     found[NOTHING] = f"# {NO_APPLICATION}\n{render.document_of([], paper.ROUTER_PORT)}"
-    head = local.head(asked, HOW + local.hub(asked, "the environment of `ray start` on every node"), [*found.values(), body])
+    head = local.head(asked, HOW + (OTHER_END if several else "") + local.hub(asked, "the environment of `ray start` on every node"), [*found.values(), body])
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + body, **found}
 
 

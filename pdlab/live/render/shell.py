@@ -46,6 +46,7 @@ def settings(values: Mapping[str, str]) -> list[str]:
 
 STRICT = "set -euo pipefail\n"
 
+ROUTER_PORT, FIRST_PORT = 8000, 8100
 KEEPING = """\
 # Everything hangs on a keeper (pdlab/live/keeper.py) that ends it as soon as this script's end of
 # the pipe is closed, however the script ends.
@@ -75,26 +76,35 @@ run() { # COMMAND...: to its end; a signal ends this script at once, and the com
   wait "$!"
 }
 
+ask() { # SECONDS URL WORDS...: no proxy of the site answers in a server's place
+  curl --noproxy '*' --silent --output /dev/null --max-time "$1" "${@:3}" "$2"
+}
+
 unused() { # URL...: end here where something answers already; it would be measured instead of ours
   local url
   for url in "$@"; do
-    if curl --silent --output /dev/null --max-time 2 "$url/health"; then
-      echo "something answers at $url already; end it first" >&2
+    if ask 2 "$url/health"; then
+      echo "something answers at $url already; end it first." >&2
+      echo "The ports are fixed: %(router)d for the router, and from %(first)d on one a server." >&2
       exit 1
     fi
   done
 }
 
-ready() { # URL...: wait until each answers; give up as soon as something has ended
-  local url pid
+ready() { # URL...: wait until each answers; give up as soon as something has ended, or when a start's time is over
+  local url pid limit=$((SECONDS + 60 * start_minutes))
   for url in "$@"; do
-    until curl --silent --fail --output /dev/null --max-time 5 "$url/health"; do
+    until ask 5 "$url/health" --fail; do
       for pid in "${pids[@]}"; do
         if ! kill -0 "$pid" 2>/dev/null; then
           echo "something has ended before $url was ready; look into $out/logs" >&2
           exit 1
         fi
       done
+      if ((SECONDS >= limit)); then
+        echo "$url was not ready after $start_minutes minutes; look into $out/logs. START_MINUTES gives a start more." >&2
+        exit 1
+      fi
       sleep 2
     done
   done
@@ -106,4 +116,4 @@ stop() { # end all that was started, and wait for it
   pids=()
   hold
 }
-"""
+""".replace("%(router)d", str(ROUTER_PORT)).replace("%(first)d", str(FIRST_PORT))

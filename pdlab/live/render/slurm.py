@@ -11,12 +11,40 @@ HOW = ("Submit it with `sbatch` and your site's --partition and --account, in th
        "unless your site sets --export.")  # fmt: skip
 
 NODES = """\
-# Addresses and not names: NIXL's side channel listens on one.
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-ip=()
-for node in "${nodes[@]}"; do
-  ip+=("$(getent ahostsv4 "$node" | awk 'NR == 1 {print $1}')")
+"""
+ADDRESSES = """\
+# Addresses and not names: NIXL's side channel listens on one.  A node's own name often means its loopback
+# there, which no other node reaches: then the node is asked for its addresses.
+address() { # NODE: its first address outside loopback
+  local found
+  found=$(getent ahostsv4 "$1" | outside || true)
+  [[ -n $found ]] || found=$(srun --overlap --nodes=1 --ntasks=1 --nodelist="$1" hostname -I | tr ' ' '\\n' | outside || true)
+  echo "$found"
+}
+
+outside() { # the first IPv4 address of the lines that come which is not 127.*
+  awk '$1 ~ /^[0-9.]+$/ && $1 !~ /^127[.]/ && !found++ {print $1}'
+}
+
+read -r -a ip <<<"${NODE_ADDRESSES:-}" # in the order of the nodes, where the ones found are not those to use
+if ((${#ip[@]} == 0)); then
+  for node in "${nodes[@]}"; do
+    ip+=("$(address "$node")")
+  done
+fi
+echo "nodes: ${nodes[*]}; addresses: ${ip[*]}"
+for one in "${ip[@]}"; do
+  if [[ -z $one || $one == 127.* ]]; then
+    echo "no address that other nodes reach is known of each of: ${nodes[*]} (found: ${ip[*]})" >&2
+    echo "Name one for each, in this order: NODE_ADDRESSES='10.0.0.1 10.0.0.2' sbatch job.sbatch" >&2
+    exit 1
+  fi
 done
+if [[ ${#ip[@]} != "${#nodes[@]}" || $(printf '%s\\n' "${ip[@]}" | sort --unique | wc --lines) != "${#nodes[@]}" ]]; then
+  echo "${#nodes[@]} nodes (${nodes[*]}) need as many different addresses, not: ${ip[*]}; NODE_ADDRESSES='10.0.0.1 10.0.0.2' names them" >&2
+  exit 1
+fi
 
 """
 STEPS_END = """\
@@ -28,6 +56,8 @@ steps_end() { # srun may be gone before its step is, and the next servers need t
     fi
     sleep 2
   done
+  echo "Steps of this job are still there after two minutes; servers among them hold GPU memory that the next ones need:" >&2
+  squeue --steps --jobs="$SLURM_JOB_ID" >&2
 }
 
 """
@@ -44,7 +74,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     sheets = paper.sheets(asked, *words, naming)
     check = paper.preflight(plan, local.PDLAB, naming) if paper.link_first(asked) else None
     keeping = shell.KEEPING.replace("  pids=()\n  hold\n", "  pids=()\n  steps_end\n  hold\n")
-    body = local.variables(path, "slurm") + local.made(asked) + "\n" + NODES + STEPS_END + keeping + "\n"
+    body = local.variables(path, "slurm") + local.made(asked) + "\n" + NODES + (ADDRESSES if plan.nodes > 1 else "\n") + STEPS_END + keeping + "\n"
     body += "".join(local.function(sheet, _step, HERE_ONLY) + "\n" for sheet in sheets) + local.preflight(check, _step)
     body += local.called(sheets) + local.judged(designs)
     options = _options(asked, len(sheets))
