@@ -35,7 +35,7 @@ def server(role: str) -> Peer:
 
 
 def closed_server(gap_s: float) -> Peer:
-    """An aggregated server that keeps its settings to itself, with that gap between its tokens."""
+    """An aggregated server that keeps its settings to itself, with that gap between the tokens of the trace's requests."""
     usual = script("aggregated")
 
     def answer(seen):
@@ -44,7 +44,10 @@ def closed_server(gap_s: float) -> Peer:
             return plain("404 Not Found", b"{}") if "server_info" in seen.path else plain("200 OK", told)
         if seen.path == "/metrics":
             return plain("200 OK", b'vllm:cache_config_info{block_size="16",num_gpu_blocks="9"} 1\n')
-        return tokens(seen.json["max_tokens"], gap_s) if "completions" in seen.path else usual(seen)
+        if "completions" not in seen.path:
+            return usual(seen)
+        asked = seen.json["max_tokens"]
+        return tokens(asked, gap_s if asked == 2 else 0.0)
 
     return Peer(answer)
 
