@@ -19,7 +19,6 @@ At the end you have sent lab L2's requests through a distributed engine, seen wh
 """
 
 # %%
-import bisect
 import json
 from pathlib import Path
 
@@ -27,7 +26,9 @@ import numpy as np
 import yaml
 
 from pdlab.course import *
+from pdlab.course import lab_sums
 from pdlab.course.evidence import recorded
+from pdlab.course.own import moved_bytes
 from pdlab.live.ray import calls, lab
 from pdlab.live.ray import sweep as ray_sweep
 from pdlab.measure import plan, records, slo
@@ -143,21 +144,26 @@ Ray's own access lines tell who was called when. Each process writes one when a 
 # %%
 def hops(row):
     """The calls of one request: (hop, start, end) in ms after sending, outermost first."""
-    steps = row["stage_ns"]
+    steps, zero = row["stage_ns"], row["sent_ns"]
     return [
-        (hop, (steps[f"serve_{hop}_start"] - row["sent_ns"]) / 1e6, (steps[f"serve_{hop}_end"] - row["sent_ns"]) / 1e6)
+        (hop, (steps[f"serve_{hop}_start"] - zero) / 1e6, (steps[f"serve_{hop}_end"] - zero) / 1e6)
         for hop in calls.ORDER if f"serve_{hop}_start" in steps
     ]
 
 
+def counted(name):
+    """The finished requests of a run, warm-up left out."""
+    return [r for r in records.rows(main[name].table) if r["status"] == "ok" and not r["warmup"]]
+
+
 slow = f"disaggregated-cold-{rates[0]:g}rps"
-finished = [r for r in records.rows(main[slow].table) if r["status"] == "ok" and not r["warmup"] and "nixl_done" in r["stage_ns"]]
+finished = [r for r in counted(slow) if "nixl_done" in r["stage_ns"]]
 longest_prompt = max(r["prompt_tokens"] for r in finished)
 one_request = next(r for r in finished if r["prompt_tokens"] == longest_prompt)
 show_table(
     [[hop, f"{start:,.0f}", f"{end:,.0f}"] for hop, start, end in sorted(hops(one_request))],
     ["process", "call began (ms)", "call ended (ms)"],
-    caption=f"One request of {longest_prompt} tokens, by the access lines, in alphabetical order; 0 is its sending",
+    caption=f"One request of {longest_prompt} tokens, by the access lines, by name; 0 is its sending",
     label="measured", source="Ray Serve's access lines", run=run / slow,
 )
 
@@ -194,10 +200,11 @@ name_at(ax, pulled_ms, -4, f"NIXL: {pull['bytes']:,} B, prefill to decode", "#CC
 ax.axvline(first_ms, color="#1B1B1B", linestyle=":")
 name_at(ax, first_ms, 0.65, "first frame at the client", dx=6)
 ax.set(yticks=[], ylim=(-4.6, 1.0), xlim=(-0.14 * last_ms, 1.06 * last_ms))
+nested = "; ".join(f"{hop} from {start:,.0f} to {end:,.0f} ms" for hop, start, end in hops(one_request))
 show_figure(ax, alt=f"""
-    Time line of one request of {longest_prompt} prompt tokens. Calls as bars, nested: """ + "; ".join(
-    f"{hop} from {start:,.0f} to {end:,.0f} ms" for hop, start, end in hops(one_request)) + f""". NIXL's transfer of
-    {pull['bytes']:,} B ends at {pulled_ms:,.0f} ms, after prefill's call and before the client's first frame at {first_ms:,.0f} ms.
+    Time line of one request of {longest_prompt} prompt tokens. Calls as bars, nested: {nested}.
+    NIXL's transfer of {pull['bytes']:,} B ends at {pulled_ms:,.0f} ms, after prefill's call
+    and before the client's first frame at {first_ms:,.0f} ms.
 """)
 
 # %% [markdown]
@@ -226,22 +233,12 @@ def own_times(spans):
 check("L5.3", own_times)
 
 # %%
-def own_medians(name):
-    """Median own time of each hop (ms) over a run's finished requests, warm-up left out."""
-    found = {}
-    for row in records.rows(main[name].table):
-        if row["status"] == "ok" and not row["warmup"]:
-            spans = hops(row)
-            for (hop, start, end), inside in zip(spans, [*(e - s for _, s, e in spans[1:]), 0]):
-                found.setdefault(hop, []).append(end - start - inside)
-    return {hop: float(np.median(values)) for hop, values in found.items()}
-
-
 rows = []
 for design in ("aggregated", "disaggregated"):
     for rate in rates:
-        mine = own_medians(f"{design}-cold-{rate:g}rps")
-        rows.append([design, f"{rate:g}", *(f"{mine[hop]:,.0f}" if hop in mine else "" for hop in calls.ORDER)])
+        mine = lab_sums.own_medians(hops(row) for row in counted(f"{design}-cold-{rate:g}rps"))
+        shown = (f"{mine[hop]:,.0f}" if hop in mine else "" for hop in calls.ORDER)
+        rows.append([design, f"{rate:g}", *shown])
 show_table(
     rows, ["design", "req/s", *(f"{hop} (ms)" for hop in calls.ORDER)],
     caption="Where a request spends its time: own time of each hop, median", label="measured",
@@ -264,7 +261,9 @@ Now the bytes. Three observers stood beside the run, and none of them knows our 
 # %%
 WHO = ("proxy", "ingress", "decode", "prefill")
 tcp = {(a, b): count for a, b, count in paths[slow]["tcp_bytes"] or []}
-rows = [["TCP", f"{a} and {b}", f"{tcp.get((a, b), 0):,}", f"{tcp.get((b, a), 0):,}"] for a, b in zip(WHO, WHO[1:])]
+rows = []
+for a, b in zip(WHO, WHO[1:]):
+    rows.append(["TCP", f"{a} and {b}", f"{tcp.get((a, b), 0):,}", f"{tcp.get((b, a), 0):,}"])
 engines = ("decode's engine", "prefill's engine")
 rows.append(["TCP", " and ".join(engines), f"{tcp.get(engines, 0):,}", f"{tcp.get(engines[::-1], 0):,}"])
 rest = sum(count for ends, count in tcp.items() if not {*ends} <= {*WHO, *engines})
@@ -273,8 +272,8 @@ rows.append(["Ray's object store", "anybody", f"{paths[slow]['objects_created']:
 rows.append(["NIXL, in memory", "prefill's engine to decode's engine", f"{paths[slow]['nixl_bytes']:,}", ""])
 show_table(
     rows, ["path", "between", "bytes there", "bytes back"],
-    caption=f"{len(main[slow].table)} requests at {rates[0]:g} requests/s, disaggregated: bytes by path", label="measured",
-    source="the kernel's TCP counters, Ray's metrics, NIXL's telemetry", run=run / slow,
+    caption=f"{len(main[slow].table)} requests at {rates[0]:g} requests/s, disaggregated: bytes by path",
+    label="measured", source="the kernel's TCP counters, Ray's metrics, NIXL's telemetry", run=run / slow,
 )
 
 # %% [markdown]
@@ -334,10 +333,7 @@ moved = sum(count * kv.block_bytes_total(shape, tokens, 128) for tokens, count i
 ### END SOLUTION
 
 # %% check="L5.5"
-smollm2 = kv.from_config(kv.load("smollm2-135m"))
-check("L5.5", moved, expected=sum(
-    int(count) * kv.block_bytes_total(smollm2, int(tokens), 128) for tokens, count in answered.items()
-))
+check("L5.5", moved, expected=moved_bytes(the_plan, dict(answered)))
 
 # %% tags=["reveals"]
 ok_ids = set(sent[sent["status"] == "ok"]["request_id"])
@@ -396,9 +392,7 @@ check("L5.6", page_sum)
 
 # %%
 BOUNDS = [2048 * 4**k for k in range(11)]
-edges = [0, *BOUNDS]
-uppers = [bisect.bisect_left(edges, line["bytes"]) for line in ledger[middle]]
-by_middles = sum((edges[u - 1] + edges[u]) / 2 for u in uppers)
+by_middles = lab_sums.sum_by_middles([line["bytes"] for line in ledger[middle]], BOUNDS)
 print(f"the ledger's transfers by their buckets' middles: {by_middles:,.0f} B")
 print(f"Ray's page said:                                  {page_bytes:,.0f} B   [measured]")
 # The page writes six digits or so: equal to a ten-thousandth is equal.
@@ -429,16 +423,17 @@ for design in ("aggregated", "disaggregated"):
         low, high = r.joint_attainment.interval
         failing = [gate.name for gate in r.gates if gate.result != "pass"]
         rows.append([
-            design, f"{rate:g}", r.offered, f"{r.joint_attainment.all_offered:.3f}", f"{low:.2f} to {high:.2f}",
-            f"{r.ttft_ms.p50:,.0f}", f"{r.tpot_ms.p50:.0f}", f"{r.max_itl_ms.p50:.0f}", ", ".join(failing) or "none",
+            design, f"{rate:g}", r.offered, f"{r.joint_attainment.all_offered:.3f}",
+            f"{low:.2f} to {high:.2f}", f"{r.ttft_ms.p50:,.0f}", f"{r.tpot_ms.p50:.0f}",
+            f"{r.max_itl_ms.p50:.0f}", ", ".join(failing) or "none",
             f"{before.joint_attainment.all_offered:.3f}",
         ])
 show_table(
     rows,
-    ["design", "req/s", "offered", "attainment", "95 % interval", "TTFT p50 (ms)", "TPOT p50 (ms)", "longest gap p50 (ms)",
-     "gates not passed", "attainment in L2, recorded"],
-    caption="The plan's six runs behind Ray Serve LLM", label="measured", source="SmolLM2-135M on vLLM, two cores",
-    run=run / f"aggregated-cold-{rates[0]:g}rps",
+    ["design", "req/s", "offered", "attainment", "95 % interval", "TTFT p50 (ms)", "TPOT p50 (ms)",
+     "longest gap p50 (ms)", "gates not passed", "attainment in L2, recorded"],
+    caption="The plan's six runs behind Ray Serve LLM", label="measured",
+    source="SmolLM2-135M on vLLM, two cores", run=run / f"aggregated-cold-{rates[0]:g}rps",
 )
 
 # %% [markdown]
@@ -460,7 +455,7 @@ print(f"L5, {quiet_name}: {per_frame(main[quiet_name]):.2f} tokens a frame   [me
 
 # %% [markdown]
 """
-Ray Serve LLM holds a stream's tokens back for up to 50 ms (`stream_batching_interval_ms`) and sends them as one frame, which saves calls between its processes. A client knows frames, not tokens. In the recorded run the engines took longer than that for a token, so nearly every frame still held one. A GPU is quicker.
+Ray Serve LLM holds a stream's tokens back for up to 50 ms (`stream_batching_interval_ms`) and sends them as one frame, which saves calls between its processes. A client knows frames, not tokens. In the recorded run the engines took longer than that for a token, so nearly every frame still held one. An engine that takes less puts several into each.
 
 Suppose the engine makes a token every 20 ms, all equal, and the interval is 50 ms, so that a frame leaves after every third token. *[hypothetical: made up for this exercise]* An answer has 31 tokens: the first leaves alone, the other 30 in frames of three. What does a client see, in **ms**: the gap between two frames; and the TPOT, from the first token to the last, divided by the tokens after the first?
 """
@@ -481,7 +476,7 @@ The bigger the frame, the larger the gap and the rarer: no engine stood still. T
 
 Now read the table. Two rows of zeros, or of attainments that no gate lets pass, say little about which design is the better one; they say that neither can do this here. In the recorded run that is the result: with the engines' work as it was in L2, more than a dozen processes of Ray's share two cores with it, and the lowest rate of the plan is too high for both designs. The plan was sized to L2's set-up, before Ray was in the picture. It was not changed afterwards to make a prettier table.
 
-What is left is the trade of L2, under pressure. In the recorded run at the highest rate the pair's tokens come twice as fast and its longest gaps are half as long as those of the two replicas; its first tokens come later. Each design loses its requests to another target.
+The medians of the recorded run show more than its attainments. At the lowest rate the two replicas are ahead in all three columns of waits. At the highest the pair's tokens come twice as fast and its longest gaps are half as long as those of the two replicas; its first tokens come later at every rate.
 
 ## One pool at a time
 
@@ -534,14 +529,17 @@ rows = []
 for step in scaled["steps"]:
     asked = during(step)
     bad = [one for one in asked if one["client_saw"] != "HTTP 200"]
+    who = (", ".join(sorted(map(short, step[key]))) or "none" for key in ("kept", "started", "stopped"))
     rows.append([
-        step["change"], *(", ".join(sorted(map(short, step[key]))) or "none" for key in ("kept", "started", "stopped")),
-        f"{step['took_s']:.0f}", f"{len(bad)} of {len(asked)}", f"{max(one['took_s'] for one in asked):.1f}",
+        step["change"], *who, f"{step['took_s']:.0f}", f"{len(bad)} of {len(asked)}",
+        f"{max(one['took_s'] for one in asked):.1f}",
     ])
 show_table(
-    rows, ["change of the file", "stayed", "started", "stopped", "until all is healthy (s)", "requests not answered", "slowest request (s)"],
-    caption="Three changes of one file, each by serve run", label="measured", source="Ray Serve LLM, tiny, two cores",
-    run=run / lab.SCALE,
+    rows,
+    ["change of the file", "stayed", "started", "stopped", "until all is healthy (s)",
+     "requests not answered", "slowest request (s)"],
+    caption="Three changes of one file, each by serve run", label="measured",
+    source="Ray Serve LLM, tiny, two cores", run=run / lab.SCALE,
 )
 
 # %%
@@ -564,11 +562,20 @@ for number, step in enumerate(scaled["steps"], 1):
 lost = [one for one in scaled["asked"] if one["client_saw"] != "HTTP 200"]
 for one in lost:
     ax.axvspan(one["at_s"], one["at_s"] + one["took_s"], color="#999999", alpha=0.3, zorder=0)
-    ax.annotate("a request waits\nand is given up", (one["at_s"] + one["took_s"] / 2, 1 - len(order)), ha="center", va="center", color="#1B1B1B")
+    ax.annotate(
+        "a request waits\nand is given up", (one["at_s"] + one["took_s"] / 2, 1 - len(order)),
+        ha="center", va="center", color="#1B1B1B",
+    )
 ax.set(yticks=[], ylim=(0.4 - len(order), 1.4), xlim=(-0.1 * end_s, 1.02 * end_s))
-show_figure(ax, alt="Life of each replica's process against time, one bar each. " + " ".join(
-    f"Change {number} at {step['at_s']:.0f} s, {step['change']}: {len(step['kept'])} stay, {len(step['started'])} start, {len(step['stopped'])} stop."
-    for number, step in enumerate(scaled["steps"], 1)) + f" Requests that were not answered: {len(lost)}.")
+told = " ".join(
+    f"Change {number} at {step['at_s']:.0f} s, {step['change']}: {len(step['kept'])} stay, "
+    f"{len(step['started'])} start, {len(step['stopped'])} stop."
+    for number, step in enumerate(scaled["steps"], 1)
+)
+show_figure(ax, alt=f"""
+    Life of each replica's process against time, one bar each. {told}
+    Requests that were not answered: {len(lost)}.
+""")
 
 # %% [markdown]
 """
@@ -576,7 +583,7 @@ Look at the client's column as well. In the recorded run the first two changes c
 
 The recorded run had a surprise before it. In a first try the file began without a `deployments` section, and the first change added one. That change replaced all three replicas, though it only asked for one more: for Serve an entry that is new makes another application as well. So the renderer now names each pool there from the start. Who means to scale apart has to prepare for it.
 
-A second prefill replica on these two cores brings nobody an answer sooner: there is no third core for it. On a machine that has one, it shortens prefill's queue. Which latency of L2's plan could then fall, and which of the two pools' resources does it leave exactly as they were? Answer with `latency`, one of `"ttft"` or `"tpot"`, and `untouched`, one of `"prefill"` or `"decode"`.
+A second prefill replica on these two cores brings nobody an answer sooner: there is no third core for it. On a machine that has one, it may shorten prefill's queue. Which latency of L2's plan could then fall, and which of the two pools' resources does it leave exactly as they were? Answer with `latency`, one of `"ttft"` or `"tpot"`, and `untouched`, one of `"prefill"` or `"decode"`.
 """
 
 # %% exercise="L5.9"
@@ -634,7 +641,7 @@ check("L5.10", from_one_kill)
 """
 ## The verdict
 
-`capacity` of each design is the highest tested rate that passes all gates with no failure below it, or `0`. `claim` is the claim card's: `"supported"` where disaggregated has the higher capacity, `"refuted"` where it has not, and `"open"` where both fail already at the lowest rate, since below it nobody has looked. `kv_path` is what carried the KV: `"nixl"`, `"object store"` or `"serve calls"`. `evidence` is the kind of evidence that this rests on.
+`capacity` of each design is the highest tested rate that passes all gates with no failure below it, or `0`. `claim` is the claim card's: as in L2 it is `"supported"` where the pair's capacity is the higher one, `"refuted"` where it is the lower one, and `"open"` where the tested rates show no difference: nobody has looked between them, nor below the lowest. `kv_path` is what carried the KV: `"nixl"`, `"object store"` or `"serve calls"`. `evidence` is the kind of evidence that this rests on.
 """
 
 # %% exercise="L5.11"
@@ -647,23 +654,19 @@ def capacity(design):
 
 
 reached = {design: capacity(design) for design in ("aggregated", "disaggregated")}
+more = reached["disaggregated"] - reached["aggregated"]
 verdict = reached | {
-    "claim": "supported" if reached["disaggregated"] > reached["aggregated"]
-    else "refuted" if any(reached.values()) else "open",
+    "claim": "supported" if more > 0 else "refuted" if more < 0 else "open",
     "kv_path": "nixl", "evidence": "measured",
 }
 ### END SOLUTION
 
 # %% check="L5.11"
-gates_passed = {}
-for design in ("aggregated", "disaggregated"):
-    points = [(rate, report(main[f"{design}-cold-{rate:g}rps"])) for rate in rates]
-    gates_passed[design] = slo.capacity(points).rate_rps or 0
-more = gates_passed["disaggregated"] > gates_passed["aggregated"]
-check("L5.11", verdict, expected=gates_passed | {
-    "claim": "supported" if more else "refuted" if any(gates_passed.values()) else "open",
-    "kv_path": "nixl", "evidence": "measured",
+gates_passed = lab_sums.capacities({
+    design: [(rate, report(main[f"{design}-cold-{rate:g}rps"])) for rate in rates]
+    for design in ("aggregated", "disaggregated")
 })
+check("L5.11", verdict, expected=lab_sums.verdict_behind_ray(gates_passed))
 
 # %% [markdown]
 """
@@ -676,7 +679,7 @@ What the same code asks of a cluster. Rendered for the miniature, the script bel
 - A preflight measures the link before the sweep (lab L1). On one host the KV moved through memory, so the time of a pull in this lab says nothing about yours.
 - The deployment above was written by `pdlab ray`; a sweep on yours goes through `pdlab attach`. The requests, the client and the analysis stay as they are.
 
-**What would change this verdict?** Cores first: here Ray's own processes take theirs from the engines, and on a GPU machine they do not. Then the load: what the control plane adds is a sum for each request and each frame, so long prompts and fast decodes feel it differently. And a budget that more than one split fits into: scaling pools apart is what this engine makes easy, and with two cores there was nothing to scale to.
+**What would change this verdict?** Cores first: here Ray's own processes and the engines share two, and nobody has run this lab with more. Then the load: what the control plane adds is a sum for each request and each frame, so long prompts and fast decodes feel it differently. And a budget that more than one split fits into: scaling pools apart is what this engine makes easy, and with two cores there was nothing to scale to.
 
 Your guesses from the start:
 """

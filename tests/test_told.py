@@ -160,6 +160,22 @@ def scene_2(setting: str, column: str) -> list[float]:
     return parts(page("L2").row("Four steady streams", **{"the prompt is computed as": setting})[column])
 
 
+ONE_SERVER = ("whole prompt", "chunks of 512", "chunks of 128")
+
+
+def usual_2() -> tuple[str, ...]:
+    """The usual gap of lab L2's settings with one server, and the ends of its repetitions, in whole ms."""
+    by_repetition = [ms for one in ONE_SERVER for ms in scene_2(one, "that, by repetition (ms)")]
+    usual = [scene_2(one, "usual gap (ms, median)")[0] for one in ONE_SERVER]
+    return tuple(f"{ms:.0f}" for ms in (*usual, min(by_repetition), max(by_repetition)))
+
+
+def first_two_chunks() -> float:
+    """How far apart the best two chunk sizes of lab L2's tuning are in attainment."""
+    best, second, *_ = sorted((tuned_2(f"chunk {size}", "attainment") for size in (64, 128, 1024)), reverse=True)
+    return best - second
+
+
 def waits(gb_s: int) -> dict[str, str]:
     """What notebook 07 shows of the hand-off over a link of so many GB/s."""
     return page("07").row("The two waits of a hand-off", link=f"{gb_s} GB/s")
@@ -179,8 +195,11 @@ def after_prefill() -> float:
     return last / (last + spans["prefill, its queue included"] + spans["in the router, before prefill"])
 
 
-def sweep_5(design: str, column: str) -> float:
-    return number(page("L5").row("The plan's six runs behind", design=design, **{"req/s": "4.5"})[column])
+WAITS_5 = ("TTFT p50 (ms)", "TPOT p50 (ms)", "longest gap p50 (ms)")
+
+
+def sweep_5(design: str, column: str, rate: str = "4.5") -> float:
+    return number(page("L5").row("The plan's six runs behind", design=design, **{"req/s": rate})[column])
 
 
 # notebook, the words with their numbers, what those numbers have to be (or whether the words hold)
@@ -228,8 +247,13 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("L2", r"a request's longest gap is nearly twice its usual\s+one", lambda: 1.6 < number(sweep_2("disaggregated", "3")["longest gap p50 (ms)"]) / number(sweep_2("disaggregated", "3")["TPOT p50 (ms)"]) < 2),
     ("L2", r"closer to each other than two runs of the \*same\* two replicas are", lambda: abs(number(sweep_2("aggregated", "4.5")["attainment"]) - tuned_2("1 replica", "attainment")) < abs(number(sweep_2("aggregated", "4.5")["attainment"]) - tuned_2("chunk 128", "attainment"))),
     ("L2", r"one replica's median TTFT is more than twice that of two", lambda: tuned_2("1 replica", "TTFT p50 (ms)") > 2 * tuned_2("chunk 128", "TTFT p50 (ms)")),
-    ("L2", r"it is the longest of the four, about twice that of the first row", lambda: 1.8 < scene_2("another core", "usual gap (ms, median)")[0] / scene_2("whole prompt", "usual gap (ms, median)")[0] < 2.4),
-    ("L2", r"the third lies among those of chunks of 512", lambda: scene_2("chunks of 512", "longest gap while it is (ms)")[0] < scene_2("another core", "longest gap while it is (ms)")[1] < scene_2("chunks of 512", "longest gap while it is (ms)")[1]),
+    ("L2", r"a token takes about 55 ms here", lambda: all(52 < number(sweep_2(design, "1.5")["TPOT p50 (ms)"]) < 58 for design in ("aggregated", "disaggregated"))),
+    ("L2", r"its two attainments lie as far apart there as the highest and the second highest of this table's chunk sizes do", lambda: abs(first_two_chunks() - abs(tuned_2("chunk 128", "attainment") - number(sweep_2("aggregated", "4.5")["attainment"]))) < 0.002),
+    ("L2", r"They don't: (\d+), (\d+) and (\d+) ms, and by repetition anything from (\d+) to (\d+)", lambda: usual_2()),
+    ("L2", r"it is the longest of the four, (\d+) ms, but (\d+) in one repetition", lambda: tuple(f"{scene_2('another core', column)[0]:.0f}" for column in ("usual gap (ms, median)", "that, by repetition (ms)"))),
+    ("L2", r"which is among the others", lambda: float(usual_2()[3]) < scene_2("another core", "that, by repetition (ms)")[0] < float(usual_2()[4])),
+    ("L2", r"and the longest TTFT of all", lambda: all(scene_2("another core", "its TTFT (ms)")[1] > scene_2(one, "its TTFT (ms)")[1] for one in ONE_SERVER)),
+    ("L2", r"The third has a gap such as chunks of 512 have", lambda: scene_2("chunks of 512", "longest gap while it is (ms)")[0] < scene_2("another core", "longest gap while it is (ms)")[1] < scene_2("chunks of 512", "longest gap while it is (ms)")[1]),
     ("L2", r"About half of the pair's TTFT passes after prefill is done", lambda: 0.4 < after_prefill() < 0.6),
     ("L3", r"about three quarters of that had passed", lambda: 0.7 < page("L3").after("in the middle of a transfer: ")[0] / (22 * 262_144) < 0.8),
     ("L3", r"in (\d+) of its (\d+) runs both servers were dead", lambda: (f"{number(repeated('decode killed before the first token')['runs']) - number(repeated('decode killed before the first token')['runs with a living server']):.0f}", repeated("decode killed before the first token")["runs"])),
@@ -246,6 +270,8 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("L4", r"about a half under each extreme, nine in ten and more under the rule between them, three quarters under Dynamo's", lambda: all(0.45 < kept(rule) < 0.6 for rule in ("all-local", "all-remote")) and kept("llm-d:200") > 0.9 and 0.7 < kept("dynamo:200:0.7") < 0.8),
     ("L4", r"still only ([\d.]+) of the requests met the target", lambda: f"{met('all-remote', 'TPOT'):.2f}"),
     ("L5", r"the page says half as many bytes again as NIXL does", lambda: 1.4 < page("L5").after("Ray's page: ")[1] / page("L5").after("NIXL:       ")[1] < 1.6),
+    ("L5", r"At the lowest rate the two replicas are ahead in all three columns of waits", lambda: all(sweep_5("aggregated", column, "1.5") < sweep_5("disaggregated", column, "1.5") for column in WAITS_5)),
+    ("L5", r"its first tokens come later at every rate", lambda: all(sweep_5("aggregated", WAITS_5[0], rate) < sweep_5("disaggregated", WAITS_5[0], rate) for rate in ("1.5", "3", "4.5"))),
     ("L5", r"the pair's tokens come twice as fast and its longest gaps are half as long", lambda: all(1.8 < sweep_5("aggregated", column) / sweep_5("disaggregated", column) < 2.3 for column in ("TPOT p50 (ms)", "longest gap p50 (ms)"))),
 ]
 
