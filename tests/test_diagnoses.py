@@ -77,11 +77,39 @@ def test_a_factor_too_many_is_not_blamed_on_units_alone() -> None:
     assert "factor" in said(exercise(46080, unit="B"), 46080 * 300).says
 
 
-@pytest.mark.parametrize("answer", ["larger batch, FP8 weights", "a b", "A; C", "AB"])
+@pytest.mark.parametrize("answer", ["larger batch, FP8 weights", "A; C", "a but not b", "a, not b", "AAB"])
 def test_a_text_in_place_of_a_list_is_told_the_form(answer: str) -> None:
-    """Several words in one text are asked for as a list."""
+    """Several words in one text that are not all choices are asked for as a list."""
     result = said(exercise(["a", "b"], kind="find", choices=["a", "b", "larger batch"]), answer)
     assert result.kind == "wrong-type" and "give a list" in result.says
+
+
+@pytest.mark.parametrize("answer", ["AB", "a b", "B, a", "a; b", "A and B", "A & B", "letter a, letter b.", "[a, b]", ["a, b"], ["AB"]])
+def test_a_list_of_choices_may_be_one_text(answer: Any) -> None:
+    """Letters and names of a list are read from one text where each part is a choice, the order left to the exercise."""
+    assert said(exercise(["a", "b"], kind="find", choices=["a", "b", "larger batch"]), answer).outcome == "correct"
+    one = exercise({"x": ["a", "b"], "y": "b"}, kind="judge", choices={"x": ["a", "b", "c"], "y": ["a", "b"]})
+    assert said(one, {"x": answer, "y": "b"}).outcome == "correct"
+    calls = exercise(["proxy", "decode", "prefill"], kind="find", ordered=True, choices=["proxy", "decode", "prefill"])
+    for text, outcome in (("proxy, decode, prefill", "correct"), ("proxy -> decode -> prefill", "correct"), ("proxy, prefill, decode", "not yet")):
+        assert said(calls, text).outcome == outcome, text
+
+
+def test_a_comma_inside_a_choice_parts_nothing() -> None:
+    """Where choices hold commas, a text with commas has more than one reading, and the form is asked for."""
+    one = exercise(["killed, fail", "frozen"], kind="find", choices=["killed, fail", "killed, retry", "frozen"])
+    assert said(one, "killed, fail, frozen").kind == "wrong-type"
+    assert said(one, ["killed, fail", "frozen"]).outcome == "correct"
+    wrong = said(exercise(["a", "c"], kind="find", choices=["a", "b", "c"]), "AB")
+    assert (wrong.outcome, wrong.kind) == ("not yet", "mixed")
+
+
+@pytest.mark.parametrize(("expected", "choices", "answer"), [("decode", ["prefill", "decode"], "the decode pool"), ("prefill", ["prefill", "decode", "neither"], "Prefill side"), (128, None, "chunk 128"), (128, None, "chunks of 128"), (128, None, "chunk size 128")])
+def test_harmless_words_around_an_answer(expected: Any, choices: Any, answer: str) -> None:
+    """A kind of thing behind a choice, or before a number, does not change it; with another choice it is that one."""
+    assert said(exercise(expected, kind="find", **({"choices": choices} if choices else {})), answer).outcome == "correct"
+    if choices:
+        assert said(exercise(expected, kind="find", choices=choices), f"not {answer}").outcome == "not yet"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +157,7 @@ def test_three_digits_are_enough_where_no_decimals_are_named() -> None:
         ("3.1", "8,8643", "decimal-comma"), ("9.3", "10,8304", "decimal-comma"), ("2.2", "0,6103515625 GiB", "decimal-comma"),
         ("3.8", "17,384", "decimal-comma"), ("2.2", "625 Mib", "bits-for-bytes"), ("2.2", 624, "nearly"), ("2.1", 327681, "nearly"),
         ("2.6", 2 * 40 * 576 * 2 * 128, "gqa-factors"), ("2.11", 1128960, "blocks-for-slots"), ("3.4", 1449.58, "part-of-a-token"),
-        ("3.12", "larger batch, fewer KV heads", "wrong-type"), ("L2.1", "A, C, F", "wrong-type"),
+        ("3.12", "larger batch, fewer KV heads", "too-few"), ("L2.1", "A, C, and perhaps F", "wrong-type"),
     ],
 )  # fmt: skip
 def test_what_a_newcomer_was_told(name: str, answer: Any, kind: str) -> None:

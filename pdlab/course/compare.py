@@ -9,7 +9,7 @@ from typing import Any
 
 from pdlab.course.answers import Bag, is_finite, is_number
 from pdlab.course.exercises import Exercise, Tolerance
-from pdlab.course.reading import NEGATIONS, Unreadable, bare, key, number, parts, truth, word
+from pdlab.course.reading import NEGATIONS, Unreadable, bare, key, number, parts, split, truth, word
 
 EXACT_REL, FLOAT_REL = 1e-12, 1e-9  # rounding in the last bits is never a mistake
 MOST_CHOICE = 200  # characters; a longer text is no choice, and not worth folding
@@ -89,8 +89,10 @@ def _is_enough(said: list[str], choice: list[str]) -> bool:
 
 
 def in_words(plain: Any, expected: Any, rules: Rules) -> Any:
-    """An answer with None and infinity as the words "none" and "infinity", where the exercise knows these words."""
+    """An answer in the words of the exercise, where it knows them: None as "none", infinity as "infinity", "A, C" as a list."""
     match plain:
+        case str() | [str()] if isinstance(expected, list) and (listed := _listed(plain, expected, rules)):
+            return listed
         case None if isinstance(expected, str) and rules.allows("none", expected):
             return "none"
         case float() if plain == math.inf and isinstance(expected, str) and rules.allows("infinity", expected):
@@ -101,6 +103,14 @@ def in_words(plain: Any, expected: Any, rules: Rules) -> Any:
             wanted = {key(k): v for k, v in expected.items()} if isinstance(expected, dict) else {}
             return {k: in_words(v, wanted.get(key(k)), rules.at(k)) for k, v in plain.items()}
     return plain
+
+
+def _listed(plain: str | list[str], expected: list[Any], rules: Rules) -> list[str]:
+    """The choices of a list that was given as one text; empty where no list of choices is asked for."""
+    text = plain if isinstance(plain, str) else plain[0]
+    if len(text) > MOST_CHOICE or not all(isinstance(item, str) for item in expected):
+        return []
+    return split(text, [*rules.choices, *(other for other, _ in rules.synonyms)])
 
 
 def matches(plain: Any, expected: Any, rules: Rules) -> bool:

@@ -19,7 +19,10 @@ _DECIMAL_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?(?!(?:[1-9]\d{0,2}(?:,\d{3})+)
 _EITHER_COMMA = re.compile(r"[~≈=]?\s*[+\-−]?[1-9]\d{0,2},\d{3}(?![\d,.]).*")
 _DOTS = re.compile(r"[~≈=]?\s*(?P<number>[1-9]\d{0,2}(?:\.\d{3})+)(?![\d.])\s*(?P<unit>.*)")
 # What people write before a number without meaning anything by it: "line 3", "a factor of 9", "about 12 ms".
-_BEFORE = re.compile(r"(?:(?:by\s+)?(?:an?\s+)?factor(?:\s+of)?|by|about|approximately|approx\.?|roughly|circa|ca\.?|line|row|number)\s+(?=[~≈=+\-−.\d])", re.I)
+_BEFORE = re.compile(r"(?:(?:by\s+)?(?:an?\s+)?factor(?:\s+of)?|by|about|approximately|approx\.?|roughly|circa|ca\.?|line|row|number|chunks?(?:\s+(?:of|size))?)\s+(?=[~≈=+\-−.\d])", re.I)
+# The same behind a choice: "decode pool" where the choices are "prefill" and "decode".
+_KIND = re.compile(r"\s+(?:pool|side|servers?|workers?|replicas?|design|phase)$", re.I)
+_AND = r"[,;+&/|]|->|→|\band\b"  # between the choices of a list that is written as one text
 _LABEL = re.compile(r"(?:the|an?(?=\s+\w\w)|letter|line|row|case|day|statement|sentence|option|number)\s+", re.I)
 NEGATIONS = {"no", "not", "none", "never", "neither", "nor", "nothing", "without"}
 MOST_NUMBER_CHARACTERS = 200  # a number and its unit; a longer text is none, and the pattern would be slow on it
@@ -139,8 +142,24 @@ def word(plain: Any) -> str:
 
 
 def bare(text: str) -> str:
-    """A text without an article or a label before it: "B" of "letter B"."""
-    return _LABEL.sub("", text.strip(), count=1)
+    """A text without an article or a label before it, or a kind of thing behind it: "B" of "letter B"."""
+    return _KIND.sub("", _LABEL.sub("", text.strip(), count=1))
+
+
+def split(text: str, choices: Iterable[str]) -> list[str]:
+    """The choices of a list written as one text, "C D", "C and D" or "CD"; empty where it can't be read in one way.
+
+    Every part must be a choice, and a comma parts nothing where a choice holds one.
+    """
+    known = {word(choice) for choice in choices}
+    if word(text) in known or any(re.search(_AND, choice) for choice in choices):
+        return []
+    for between in (_AND, r"[\s,;]+"):
+        found = [bare(part) for part in re.split(between, text.strip().strip(".;,()[]{}")) if part.strip()]
+        if len(found) > 1 and all(word(part) in known for part in found):
+            return found
+    letters = list(text.strip().strip(".").casefold())
+    return letters if 1 < len(letters) == len(set(letters)) and known.issuperset(letters) else []
 
 
 def parts(text: str) -> list[str]:
