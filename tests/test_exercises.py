@@ -471,6 +471,11 @@ def test_guesses_are_kept_and_never_marked(capsys: pytest.CaptureFixture[str], m
     predictions.keep("2.a", 30, None)
     predictions.show({"2.a": 27.2144})
     lines = capsys.readouterr().out.splitlines()
+    for slip in ("ten", [3, 1, 1], [2, 1], [2, 1, ...], 5):
+        predictions.keep("2.b", slip, range(3), 3)
+        assert "2.b not kept: " in capsys.readouterr().out and predictions._kept["2.b"] == "up"
+    predictions.keep("2.d", [2, "1", 0.0], range(3), 3)
+    assert "2.d guess kept: [2, 1, 0]" in capsys.readouterr().out
     assert lines[0].startswith("No guesses yet")
     assert lines[1].startswith("2.a no guess yet")
     assert 'none of the choices: "up", "down"' in lines[3]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pdlab.course import exercises, progress
+from pdlab.course import completion, exercises, progress
 from pdlab.course.cli import main
 from tests.gradecourse import ANSWERS, learner, write_course
 
@@ -43,14 +43,28 @@ def test_saved_outcomes_are_counted(course: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_completion_list_follows_its_exercises(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line is done when every exercise that proves it is correct, and says how many are until then."""
-    (course / "data" / "completion.yaml").write_text('- {says: "size it", proved_by: ["2.1"]}\n- {says: "judge it", proved_by: ["2.1", "2.4"]}\n')
+    """A line is done, and written out, when every exercise that proves it is correct; until then its topic and how many are."""
+    (course / "data" / "completion.yaml").write_text(
+        '- {topic: "a size", says: "size it", proved_by: ["2.1"]}\n- {topic: "a verdict", says: "judge it", proved_by: ["2.1", "2.4"]}\n'
+    )
     learner(course, course / "notebooks" / "02-mini.ipynb", ANSWERS, shows({"2.1": "2.1 correct (1 point)."}))
     lines = progress.completion(progress.survey())
     assert [line.done for line in lines] == [True, False]
     assert main(["progress"]) == 0
     text = capsys.readouterr().out
     assert "1 of 2" in text and "1 of 7 points" in text
+    assert "size it" in text and "a verdict" in text and "judge it" not in text
+    assert main(["progress", "--json"]) == 0
+    assert [line["says"] for line in json.loads(capsys.readouterr().out)["completion"]] == ["size it", "a verdict"]
+
+
+def test_the_topics_of_the_list_answer_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the course shows of its list before anything is proved names no figure and no finding."""
+    completion.show()
+    shown = capsys.readouterr().out
+    assert len(completion.lines()) == 10 and all(line.topic in " ".join(shown.split()) for line in completion.lines())
+    for answer in ("625", "experimental", "throughput", "lack of evidence", "no token twice"):
+        assert answer not in shown
 
 
 def test_a_missing_or_broken_notebook_is_told(course: Path) -> None:

@@ -35,11 +35,14 @@ def hint(exercise_id: str) -> None:
     checks.show_hint(exercise_id)
 
 
-def predict(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> None:
-    """Keep a guess for :func:`guesses`.  A guess is never marked; ``choices`` catches typing slips."""
+def predict(guess_id: str, guess: Any, choices: Iterable[Any] | None = None, *, count: int | None = None) -> None:
+    """Keep a guess for :func:`guesses`.  A guess is never marked; ``choices`` and ``count`` catch typing slips.
+
+    With ``count``, that many of the choices are asked for, as a list; one may come more than once.
+    """
     from pdlab.course import predictions
 
-    predictions.keep(guess_id, guess, choices)
+    predictions.keep(guess_id, guess, choices, count)
 
 
 def guesses(outcomes: Mapping[str, Any] | None = None) -> None:

@@ -13,8 +13,12 @@ from pdlab.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """``says`` is the ability; ``proved_by`` are the exercise ids that prove it."""
+    """``says`` is the ability, ``topic`` what it is about; ``proved_by`` are the exercise ids that prove it.
 
+    ``says`` may answer an exercise, so it is for whoever has proved it.
+    """
+
+    topic: str
     says: str
     proved_by: tuple[str, ...]
 
@@ -29,7 +33,7 @@ def lines() -> list[Line]:
     known = exercises.registry()
     found = []
     for entry in read_yaml(path()):
-        line = Line(entry["says"], tuple(str(name) for name in entry["proved_by"]))
+        line = Line(entry["topic"], entry["says"], tuple(str(name) for name in entry["proved_by"]))
         unknown = [name for name in line.proved_by if name not in known]
         if unknown or not line.proved_by:
             raise BadInput(f"exercises {unknown}", "at least one id of the registry", f"{path()}: {line.says!r}")
@@ -38,7 +42,7 @@ def lines() -> list[Line]:
 
 
 def show() -> None:
-    """Print the list with the exercises of each line."""
+    """Print the topics of the list with the exercises of each line."""
     for number, line in enumerate(lines(), 1):
-        print(fill(f"{number:2}. {line.says}", 90, subsequent_indent="    "))
+        print(fill(f"{number:2}. {line.topic}", 90, subsequent_indent="    "))
         print(f"    proved by {', '.join(line.proved_by)}")

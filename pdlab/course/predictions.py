@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.course import answers, feedback
-from pdlab.course.reading import listed, spelled, word
+from pdlab.course.reading import key, listed, spelled, word
 
 FILE = "PDLAB_GUESSES"  # an environment variable: where guesses are kept; without it, in the kernel only
 
@@ -24,13 +24,16 @@ MOST_ID, MOST_GUESS = 40, 400  # characters
 _kept: dict[str, str] = {}
 
 
-def keep(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> None:
-    """Keep one guess and say so.  A word that is not among ``choices`` is told, and not kept."""
+def keep(guess_id: str, guess: Any, choices: Iterable[Any] | None = None, count: int | None = None) -> None:
+    """Keep one guess and say so.  What is not among ``choices``, or no list of ``count`` of them, is told and not kept."""
     guess_id, plain = str(guess_id)[:MOST_ID], answers.read(guess)
     words = [str(choice) for choice in choices] if choices is not None else []
     if answers.is_nothing(plain):
         says = "no guess yet. Put yours in place of the `...`; it is never marked."
-    elif words and word(plain) not in map(word, words):
+    elif count is not None and not _is_list(plain, count, words):
+        among = f", each one of {listed(words)}" if words else ""
+        says = f"not kept: {spelled(plain)[:MOST_GUESS]} is no list of {count}{among}."
+    elif count is None and words and word(plain) not in map(word, words):
         says = f"{spelled(plain)[:MOST_GUESS]!r} is none of the choices: {listed(words)}."
     else:
         said = spelled(plain)
@@ -38,6 +41,11 @@ def keep(guess_id: str, guess: Any, choices: Iterable[Any] | None = None) -> Non
         _store()
         says = f"guess kept: {_kept[guess_id]}. Never marked; guesses() shows it again."
     feedback.publish(f"{guess_id} {says}", feedback.panel(f"<strong>{html.escape(guess_id)}</strong> {feedback.marked(says)}"))
+
+
+def _is_list(plain: Any, count: int, words: list[str]) -> bool:
+    """Whether a plain form is a list of so many of the words (numbers by value), or of anything where there are none."""
+    return isinstance(plain, list) and len(plain) == count and (not words or {*map(key, plain)} <= {*map(key, words)})
 
 
 def show(outcomes: Mapping[str, Any]) -> None:

@@ -53,12 +53,18 @@ class Notebook:
 class Line:
     """One line of the completion list and how many of its exercises are correct."""
 
-    says: str
+    topic: str
+    ability: str
     proved_by: dict[str, str]
 
     @property
     def done(self) -> bool:
         return all(outcome == "correct" for outcome in self.proved_by.values())
+
+    @property
+    def says(self) -> str:
+        """The line in full once it is proved; before that its topic, since the line may answer an exercise."""
+        return self.ability if self.done else self.topic
 
     def document(self) -> dict[str, Any]:
         return {"says": self.says, "done": self.done, "proved_by": self.proved_by}
@@ -82,7 +88,7 @@ def completion(notebooks: list[Notebook]) -> list[Line]:
     if not stored.path().is_file():
         return []
     outcomes = {name: outcome for notebook in notebooks for name, outcome in notebook.outcomes.items()}
-    return [Line(line.says, {name: outcomes[name] for name in line.proved_by}) for line in stored.lines()]
+    return [Line(line.topic, line.says, {name: outcomes[name] for name in line.proved_by}) for line in stored.lines()]
 
 
 def _files(root: Path, number: str) -> list[Path]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from textwrap import fill
 
 from pdlab.course import answers, feedback
+from pdlab.course.reading import spelled
 from pdlab.errors import BadInput
 
-FEWEST_WORDS, FEWEST_OWN_WORDS = 4, 3  # of an attempt; own words are those that the question does not hold
 MOST_SHOWN = 1_000  # characters of an attempt
 
 
@@ -81,14 +81,13 @@ QUESTIONS = {
 
 
 def missing(question: Question, words: object) -> str:
-    """What keeps ``words`` from being an attempt; empty where they are one, right or wrong."""
-    if words is None or words is ... or (isinstance(words, str) and not words.strip()):
+    """What keeps ``words`` from being an attempt; empty where they are one, however short, right or wrong."""
+    if answers.is_nothing(words):
         return "no answer yet: put yours in place of the `...`, as a text in quotes"
-    if not isinstance(words, str):
+    if isinstance(words, answers.Other):
         return "write it as a text in quotes"
-    said = _words(words)
-    if len(said) < FEWEST_WORDS or len(set(said) - set(_words(question.ask))) < FEWEST_OWN_WORDS:
-        return "make a sentence of it, in words of your own"
+    if _words(spelled(words)) == _words(question.ask):
+        return "that is the question; put your own answer there"
     return ""
 
 
@@ -98,7 +97,7 @@ def _words(text: str) -> list[str]:
 
 def own_words(number: int, words: object) -> None:
     """Say whether ``words`` are an attempt at a question, and nothing about what they say.  Raises BadInput."""
-    says = missing(_question(number), answers.read(words)) or "kept as it is. Ours comes after the six cases, for you to compare."
+    says = missing(_question(number), answers.read(words)) or "read, and not marked. Ours stands beside it after the six cases."
     feedback.publish(f"{number} {says}", feedback.panel(f"<strong>{number}</strong> {feedback.marked(says)}"))
 
 
@@ -126,7 +125,7 @@ def _question(number: int) -> Question:
 def _compared(question: Question, words: object) -> list[tuple[str, str]]:
     if lacking := missing(question, words):
         return [("yours", f"{lacking}, and run its cell and this one again")]
-    text = " ".join(str(words).split())
+    text = " ".join(spelled(words).split())
     return [
         ("yours", text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"),
         ("ours", question.ours),

@@ -147,7 +147,7 @@ FIELDS = {
     "room_ms": "how far the baseline's P95 ITL is from its target, in ms",
     "floor_is": "what kind of number the floor is, for one request",
     "bandwidth": "which bandwidth went into it",
-    "baseline": "what the proposal must be compared with",
+    "baseline": "the opponent in the next sweep",
     "label": "the evidence label of these numbers",
     "next_step": "what would settle the question",
     "because": "the letters of the reasons that hold",

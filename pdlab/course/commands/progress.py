@@ -48,5 +48,5 @@ def run(args: argparse.Namespace) -> None:
                  line.says, ", ".join(line.proved_by))
                 for line in lines
             ],
-            ["state", "you can", "proved by"],
+            ["state", "you can, or about what", "proved by"],
         )  # fmt: skip
