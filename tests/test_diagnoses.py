@@ -95,6 +95,20 @@ def test_a_list_of_choices_may_be_one_text(answer: Any) -> None:
         assert said(calls, text).outcome == outcome, text
 
 
+LISTS = [e for e in REGISTRY.values() if isinstance(e.expected, list) and len(e.expected) > 1 and e.choices and not e.checker]
+COMMAS = [e for e in LISTS if any("," in choice for choice in e.choices)]
+
+
+@pytest.mark.parametrize("one", LISTS, ids=lambda e: e.id)
+def test_every_list_of_the_course_may_be_one_text(one: Exercise) -> None:
+    """The right choices in one text, with commas or "and" between, are right; with one left out they are not."""
+    assert len(LISTS) > 10 and len(COMMAS) < 3
+    for between in (", ", " and ", "; "):
+        whole, some = said(one, between.join(one.expected)), said(one, between.join(one.expected[1:]))
+        assert whole.outcome == ("not yet" if one in COMMAS else "correct"), whole.text
+        assert some.outcome == "not yet", some.text
+
+
 def test_a_comma_inside_a_choice_parts_nothing() -> None:
     """Where choices hold commas, a text with commas has more than one reading, and the form is asked for."""
     one = exercise(["killed, fail", "frozen"], kind="find", choices=["killed, fail", "killed, retry", "frozen"])
