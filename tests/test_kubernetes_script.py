@@ -11,6 +11,7 @@ import pytest
 import yaml
 from minicourse import ROOT
 
+from pdlab.course import cli
 from pdlab.errors import BadInput
 from pdlab.live.render import kubernetes, targets, verify
 
@@ -19,11 +20,13 @@ KUBECTL = """\
 #!/usr/bin/env bash
 echo "$*" >>"$CALLS"
 case "$*" in
+  *"get pods"*nodeName*) echo "$PLACED" ;;
+  *"get secret"*) exit "$NO_TOKEN" ;;
   *"get pods"*jsonpath*) printf '%b' "$STATES" ;;
   *"get pods"*name*) echo pod/pdlab-prefill-0-x ;;
   *"get job/"*) echo "$JOB" ;;
   *"logs"*) echo "words of ${*: -1}" ;;
-  *" wait --for"*) exit "$NOT_UP" ;;
+  *"wait --for"*) exit "$NOT_UP" ;;
   *"exec "*) tar --create --directory="$RECORDS" . ;;
 esac
 """
@@ -37,11 +40,12 @@ def script(tmp_path: Path):
     (tmp_path / "bin/kubectl").chmod(0o755)
     (tmp_path / "claim").mkdir()
     (tmp_path / "claim/sweep.json").write_text("{}")
-    text = targets.render(PLAN, "kubernetes", chunk_tokens=2048)["run.sh"]
-    (tmp_path / "run.sh").write_text(text)
+    for name, text in targets.render(PLAN, "kubernetes", chunk_tokens=2048).items():
+        (tmp_path / name).write_text(text)
 
     def run(**settings: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         told = {"CALLS": str(tmp_path / "calls"), "RECORDS": str(tmp_path / "claim"), "PAUSE": "0", "NOT_UP": "0",
+                "PLACED": "gpu-a.example", "NO_TOKEN": "0",
                 "STATES": "pdlab-prefill-0-x|0 |\\n", "JOB": "1/", "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}  # fmt: skip
         done = subprocess.run(["bash", str(tmp_path / "run.sh")], env=told | settings, capture_output=True, text=True, timeout=20)
         return done, (tmp_path / "calls").read_text().splitlines()
@@ -55,12 +59,12 @@ def test_records_and_logs_are_brought_out_before_anything_is_deleted(script, tmp
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "results/sweep.json").exists()
     assert "words of" in (tmp_path / "results/logs/pdlab-prefill-0-x.log").read_text()
-    applied = [call.rpartition(" ")[2] for call in calls if " apply " in call]
-    assert applied == ["1-link.yaml", "1-model.yaml", "2-aggregated.yaml", "2-runs.yaml", "3-disaggregated.yaml", "3-runs.yaml",
+    applied = [call.rpartition("/")[2] for call in calls if call.startswith("apply ")]
+    assert applied == ["1-plan.yaml", "1-network.yaml", "1-place.yaml", "1-link.yaml", "1-model.yaml", "2-aggregated.yaml", "2-runs.yaml", "3-disaggregated.yaml", "3-runs.yaml",
                        "4-records.yaml", "5-analyze.yaml"]  # fmt: skip
     for name in ("2-aggregated.yaml", "3-disaggregated.yaml"):
-        up, gone = (next(i for i, call in enumerate(calls) if i > 5 and verb in call and name in call) for verb in (" apply ", " delete "))
-        assert any(" logs pod/" in call for call in calls[up:gone])
+        up, gone = (next(i for i, call in enumerate(calls) if i > 5 and verb in call and name in call) for verb in ("apply ", "delete "))
+        assert any("logs pod/" in call for call in calls[up:gone])
 
 
 @pytest.mark.parametrize(
@@ -70,11 +74,11 @@ def test_records_and_logs_are_brought_out_before_anything_is_deleted(script, tmp
 )  # fmt: skip
 def test_a_server_that_crashes_is_told_and_ends_the_script(script, tmp_path: Path, states: str, why: str) -> None:
     """The pod, why, and its last words at once; its log is kept first, then all is deleted, and no client was started."""
-    done, calls = script(STATES=states, NOT_UP="1")
+    done, calls = script(STATES=states, NOT_UP="1", NODES="gpu-a")
     assert done.returncode == 1 and f"pdlab-prefill-0-x: {why}" in done.stderr and "words of" in done.stderr
-    assert not any("2-runs.yaml" in call and " apply " in call for call in calls)
+    assert not any("2-runs.yaml" in call and call.startswith("apply ") for call in calls)
     assert "words of" in (tmp_path / "results/logs/pdlab-prefill-0-x.log").read_text()
-    assert " delete " in calls[-1] and any(" logs pod/" in call for call in calls[-4:-1])
+    assert calls[-1].startswith("delete ") and any("logs pod/" in call for call in calls[-4:-1])
 
 
 def test_a_job_that_fails_is_told_and_a_pod_that_only_starts_is_no_failure(script) -> None:
@@ -87,7 +91,100 @@ def test_a_job_that_fails_is_told_and_a_pod_that_only_starts_is_no_failure(scrip
 def pods(files: dict[str, str]) -> dict[str, dict]:
     """Name → pod of every Deployment and Job."""
     every = [one for name, text in files.items() if name.endswith(".yaml") for one in yaml.load_all(text, verify.LOADER)]
-    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in every if "template" in one["spec"]}
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in every if "template" in one.get("spec", {})}
+
+
+def node_of(pod: dict) -> str | None:
+    """The node that a pod is bound to."""
+    bound = pod.get("affinity", {}).get("nodeAffinity")
+    if bound is None:
+        return None
+    (term,) = bound["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (field,) = term["matchFields"]
+    assert field["key"] == "metadata.name" and {"key": "nvidia.com/gpu", "operator": "Exists"} in pod["tolerations"]
+    return field["values"][0]
+
+
+def test_link_servers_and_client_stand_on_the_same_nodes(script, tmp_path: Path) -> None:
+    """The nodes that were found, or named, stand in what is applied, and nowhere a place-holder; too few or odd names end the script."""
+    done, calls = script()
+    assert done.returncode == 0 and "Nodes: gpu-a.example" in done.stdout
+    applied = {path.name: path.read_text() for path in (tmp_path / "results/applied").iterdir()}
+    assert len(applied) == 11 and "PDLAB_NODE" not in "".join(applied.values())
+    on = {name: node_of(pod) for name, pod in pods(applied).items()}
+    assert on.pop("pdlab-place") is None and on.pop("pdlab-records") is None and on.pop("pdlab-analyze") is None
+    assert len(on) == 9 and set(on.values()) == {"gpu-a.example"}
+    (tmp_path / "calls").unlink()
+    done, calls = script(NODES="gpu-b")
+    assert done.returncode == 0 and not any("1-place.yaml" in call and call.startswith("apply ") for call in calls)
+    assert "- gpu-b\n" in (tmp_path / "results/applied/2-runs.yaml").read_text()
+    (tmp_path / "calls").write_text("")
+    for nodes in ("gpu-a gpu-b", "a/b", "A", " "):
+        done, calls = script(NODES=nodes)
+        assert done.returncode == 1 and "expected 1" in done.stderr and calls == []
+
+
+def test_of_two_nodes_each_pod_has_the_plans() -> None:
+    """Prefill and the link's listening end stand on one node, decode and its peer on the other, the client on the first and with processors."""
+    found = pods(targets.render(ROOT / "data/plans/reference-16gpu-live.yaml", "kubernetes", chunk_tokens=2048))
+    on = {name: node_of(pod) for name, pod in found.items()}
+    assert on["pdlab-prefill-0"] == on["pdlab-link-listen"] == on["pdlab-disaggregated"] == on["pdlab-aggregated"] == "PDLAB_NODE_0"
+    assert on["pdlab-decode-0"] == on["pdlab-link-peer"] == "PDLAB_NODE_1"
+    assert found["pdlab-place"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    alone = pods(targets.render(PLAN, "kubernetes", chunk_tokens=2048))["pdlab-place"]
+    for pod, claims in ((found["pdlab-place"], ["pdlab-models"]), (alone, ["pdlab-results", "pdlab-models"])):
+        assert [one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"]] == claims  # a volume may lie on one node
+    for one in (found["pdlab-disaggregated"]["containers"][0], found["pdlab-disaggregated"]["initContainers"][1]):
+        assert one["resources"]["requests"]["cpu"] == kubernetes.CLIENT_CPUS
+
+
+def test_the_plan_that_was_rendered_is_the_one_that_runs(tmp_path: Path) -> None:
+    """Byte by byte in a ConfigMap that is mounted where attach and analyze look; it may lie anywhere, and an image's tag is asked for anew."""
+    path = tmp_path / "p.yaml"
+    path.write_text(PLAN.read_text() + "# ä 'b' \"c\" $(D) \t\r\n#  \n\n")
+    files = targets.render(path, "kubernetes", chunk_tokens=2048, image="registry.example/me/pdlab:2")
+    (made,) = yaml.load_all(files["1-plan.yaml"], verify.LOADER)
+    assert made["data"]["plan.yaml"].encode() == path.read_bytes() and made["immutable"] is True
+    found = pods(files)
+    for name in ("pdlab-aggregated", "pdlab-disaggregated", "pdlab-analyze"):
+        pod = found[name]
+        assert {"name": "plan", "configMap": {"name": made["metadata"]["name"]}} in pod["volumes"]
+        assert {"name": "plan", "mountPath": "/plan"} in pod["containers"][0]["volumeMounts"] and "/plan/plan.yaml" in pod["containers"][0]["args"]
+        assert pod["containers"][0]["imagePullPolicy"] == "Always"
+    assert "configMap" not in files["4-records.yaml"]  # which is applied by hand, too, when the plan is gone
+    local = pods(targets.render(path, "kubernetes", chunk_tokens=2048))["pdlab-aggregated"]
+    assert "imagePullPolicy" not in local["containers"][0]
+
+
+def test_what_a_run_makes_can_be_deleted_by_its_label_and_claims_cannot() -> None:
+    """One command frees the GPUs after a killed script; records and model stay.  Only this run's pods may reach its pods."""
+    files = targets.render(PLAN, "kubernetes", chunk_tokens=2048)
+    seen = set()
+    for one in (one for name, text in files.items() if name.endswith(".yaml") for one in yaml.load_all(text, verify.LOADER)):
+        ours = kubernetes.OURS.items() <= one["metadata"].get("labels", {}).items()
+        assert ours == (one["kind"] != "PersistentVolumeClaim")
+        seen |= {one["kind"].lower().replace("policy", "policie") + "s"} if ours else set()
+        if one["kind"] == "NetworkPolicy":
+            assert one["spec"]["ingress"] == [{"from": [{"podSelector": {"matchLabels": kubernetes.OURS}}]}]
+    assert seen == set(kubernetes.KINDS.split(","))
+    head = " ".join(line.removeprefix("# ") for line in files["run.sh"].split("# Flags")[0].splitlines())
+    assert f"delete {kubernetes.KINDS} --selector app.kubernetes.io/part-of=pdlab" in head
+
+
+def test_namespace_token_and_image_are_told(script) -> None:
+    """NAMESPACE stands in every call; a missing secret and an image without a registry are said at once, not found out later."""
+    done, calls = script(NAMESPACE="class", NO_TOKEN="1")
+    assert done.returncode == 0 and all(call.startswith("--namespace class ") for call in calls)
+    assert "No secret hf-token" in done.stderr and "pdlab:0.1.0, names no registry" in done.stderr
+    assert "--namespace NAMESPACE create secret" in targets.render(PLAN, "kubernetes", chunk_tokens=2048)["1-model.yaml"]
+
+
+@pytest.mark.parametrize("name", ["node-2gpu", "reference-16gpu-live"])
+def test_tuning_measures_the_link_first(name: str) -> None:
+    """The files that choose a chunk size begin with the link, too: a slow one is found before hours are spent."""
+    files = targets.render(ROOT / f"data/plans/{name}.yaml", "kubernetes", tune=True)
+    assert "--at-least-gb-s" in files["1-link.yaml"]
+    assert files["run.sh"].index("apply 1-link.yaml\n") < files["run.sh"].index("apply 2-aggregated-")
 
 
 def test_the_model_is_fetched_once_and_read_by_all() -> None:
@@ -131,3 +228,15 @@ def test_what_looks_for_the_model_runs(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert subprocess.run(words, capture_output=True).returncode == 0
     compile(kubernetes.FETCH, "fetch", "exec")
+
+
+def test_a_folder_holds_one_rendering(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of another rendering would be applied with these: they are named and nothing is written; the same again is, and own files are let be."""
+    words = ["plan", "render", str(PLAN), "--target", "kubernetes", "--out", str(tmp_path)]
+    (tmp_path / "mine.yaml").write_text("a: 1\n")
+    assert cli.main([*words, "--tune"]) == 0 == cli.main([*words, "--tune"])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert cli.main([*words, "--chunk", "512"]) == 2
+    told = capsys.readouterr().err
+    assert "3-aggregated-1024.yaml" in told and "another rendering" in told and "mine.yaml" not in told
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -1,8 +1,8 @@
-"""Make ``schema.json``: what Kubernetes 1.37 says of the four kinds of object that pdlab renders.
+"""Make ``schema.json``: what Kubernetes 1.37 says of the six kinds of object that pdlab renders.
 
 The public schemas (from Kubernetes' own OpenAPI document, made strict) come with the package
 kubernetes-validate 1.37.0 (Apache-2.0): 17,000 files and 111 MB for all kinds of 13 versions.  The
-tests need one version and four kinds, so those are kept here, without their descriptions:
+tests need one version and six kinds, so those are kept here, without their descriptions:
 
     pip install --no-deps --target DIR kubernetes-validate==1.37.0
     python tests/kubernetes/make_schema.py DIR
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-KINDS = ("deployment-apps-v1", "service-v1", "job-batch-v1", "persistentvolumeclaim-v1")
+KINDS = ("deployment-apps-v1", "service-v1", "job-batch-v1", "persistentvolumeclaim-v1", "configmap-v1", "networkpolicy-networking-v1")
 SCHEMAS = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict"
 DEFINITIONS = "/api/_definitions.json"
 

@@ -103,6 +103,10 @@ def _write(out: Path, files: dict[str, str]) -> None:
 
     try:
         out.mkdir(parents=True, exist_ok=True)
+        there = [one for one in sorted(out.iterdir()) if one.suffix in (".yaml", ".py", ".sh", ".sbatch") and one.name not in files]
+        if left := [one.name for one in there if b"\n# Rendered " in b"\n" + one.read_bytes()[:2000]]:
+            raise BadInput(f"{', '.join(left)} of another rendering", "a folder of its own for each", f"--out {out}",
+                           "Name another, or delete what is there: who applies the folder would start both.")  # fmt: skip
         for name, text in files.items():
             (out / name).write_text(text, encoding="utf-8")
             if text.startswith("#!"):

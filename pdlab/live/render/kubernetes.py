@@ -2,7 +2,10 @@
 
 A server is a Deployment of one pod, since each has a name and a side channel of its own.  Router and
 client share one pod: the router listens on loopback, there as everywhere.  The model is fetched once,
-into a claim that every server mounts.
+into a claim that every server mounts.  The plan itself goes along as a ConfigMap.
+
+Everything that is measured stands on named nodes: those of ``NODES``, or those on which a job that asks for
+the plan's GPUs was placed.  The files hold a place-holder for each, which ``run.sh`` fills in.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -28,7 +32,11 @@ COURSE_USER = 1000  # of the Dockerfile
 POD_IP = shell.variable("POD_IP")  # Kubernetes puts the pod's address in, in arguments and later settings alike
 RESULTS, MOUNT = "pdlab-results", "/results"
 MODELS = "pdlab-models"
-OURS = {"app.kubernetes.io/part-of": "pdlab"}  # on every pod
+PLAN_MOUNT, PLAN_FILE = "/plan", "plan.yaml"
+OURS = {"app.kubernetes.io/part-of": "pdlab"}  # on every pod, and on all that a run leaves behind if it is killed
+_OURS = ",".join(f"{key}={value}" for key, value in OURS.items())
+PLACED = "PDLAB_NODE_"  # and the node's number, alone in a list; no node's name has a capital letter
+CLIENT_CPUS = "2"  # each of router and client; a client without a processor measures itself
 NO_MOUNTS = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "results", "run", "sbin", "sys", "tmp", "usr", "var")
 MODEL_GIB = 200  # asked for where nothing says how large the model is
 FETCH = (
@@ -40,6 +48,7 @@ LOOK = (
     "sys.exit(None if there.is_file() else f'no {there}: the claim does not hold this model')"
 )
 FETCH_MINUTES, LINK_MINUTES, UP_MINUTES = 240, 30, 60  # the last two may have to pull an image of 10 GB first
+KINDS = "deployments,services,jobs,configmaps,networkpolicies"  # that a run makes; its claims stay
 PROBE_S, PROBES = 5, 360  # loading from the claim and compiling, half an hour; nothing is downloaded then
 RDMA = """\
 # RDMA is not asked for, since every cluster names it differently.  Without it KV goes over TCP.  What to add to each
@@ -53,15 +62,36 @@ RDMA = """\
 #   annotations: {k8s.v1.cni.cncf.io/networks: NAME}
 """
 RUN = """\
-kubectl=(kubectl --namespace "${NAMESPACE:-default}")
+kubectl=(kubectl)
+if [[ -n ${NAMESPACE:-} ]]; then # else that of kubectl's own context
+  kubectl+=(--namespace "$NAMESPACE")
+fi
+known() { # end here unless the nodes are as many as the plan has, and named as nodes are
+  if ((${#nodes[@]} != %(nodes)d)) || ! [[ ${nodes[*]} =~ ^[a-z0-9.\\ -]+$ ]]; then
+    echo "nodes: ${nodes[*]}; expected %(nodes)d, as kubectl get nodes writes them (NODES)" >&2
+    exit 1
+  fi
+}
+read -ra nodes <<<"${NODES:-}"
+[[ -z ${NODES:-} ]] || known
 here=$(dirname "$0")
 out=${OUT:-$here/results}
-mkdir -p "$out/logs"
+mkdir -p "$out/logs" "$out/applied"
 out=$(cd "$out" && pwd)
 cd "$here"
 
-keep() { # each pod's log and description, beside the records
+apply() { # FILE: the nodes' names put in; what was applied is kept beside the records
+  local words=(-e "") number
+  for number in "${!nodes[@]}"; do
+    words+=(-e "s/^\\( *- \\)%(placed)s$number\\$/\\1${nodes[number]}/")
+  done
+  sed "${words[@]}" "$1" >"$out/applied/$1"
+  "${kubectl[@]}" apply --filename "$out/applied/$1"
+}
+
+keep() { # each pod's log, node and description, beside the records
   local pod at
+  "${kubectl[@]}" get pods --selector %(ours)s --output wide >>"$out/logs/nodes.txt" 2>&1 || true
   for pod in $("${kubectl[@]}" get pods --selector %(ours)s --output name); do
     at=$out/logs/${pod#pod/}
     "${kubectl[@]}" describe "$pod" >"$at.txt" 2>&1 || true
@@ -81,6 +111,7 @@ leave() { # however this ends: first the logs, then the GPUs
   exit "$status"
 }
 trap leave EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -162,6 +193,30 @@ claim() { # NAME FILE: made where it is not there yet
 # What an earlier run may have left, if it was killed.
 "${kubectl[@]}" delete --ignore-not-found --wait %(all)s
 claim %(results)s 0-results.yaml
+apply 1-plan.yaml
+apply 1-network.yaml || echo "No network policy: whoever reaches a pod's address reaches the server in it." >&2
+"""
+PLACE = """\
+
+# The nodes: those of NODES, else where as many GPUs are free as the plan takes of one.
+if ((${#nodes[@]} == 0)); then
+  apply 1-place.yaml
+  while ((${#nodes[@]} < %(nodes)d)); do
+    up Ready %(up)d pod --selector job=pdlab-place
+    sleep "${PAUSE:-5}"
+    read -ra nodes <<<"$("${kubectl[@]}" get pods --selector job=pdlab-place --output 'jsonpath={.items[*].spec.nodeName}')"
+  done
+  over 1-place.yaml
+fi
+known
+echo "Nodes: ${nodes[*]}"
+"""
+TOKEN = """\
+"${kubectl[@]}" get secret hf-token >/dev/null 2>&1 ||
+  echo "No secret hf-token to be seen in this namespace: a gated model cannot be fetched (1-model.yaml has the command)." >&2
+"""
+NO_REGISTRY = """\
+echo "The course's image, %s, names no registry: the nodes must have it already (--image names yours)." >&2
 """
 
 
@@ -191,9 +246,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     plan, path, designs = asked.plan, asked.path, asked.designs
     if plan.live is None or plan.live.device != "cuda":
         raise BadInput("a plan for a processor", "one for GPUs", "--target kubernetes", "For one machine use local.")
-    where = local.shown(path)
-    if where.startswith("/"):
-        raise BadInput(f"a plan outside the course's folder ({where})", "one inside it, so that it is in the image", "PLAN")
+    where = f"{PLAN_MOUNT}/{PLAN_FILE}"
     if paper.MODELS in (model := paper.model_of(asked)).path:
         raise BadInput(f"model {model.name!r}, which is made on one machine", "one that every pod can read", "--target kubernetes",
                        "Give --model a hub id.")  # fmt: skip
@@ -206,39 +259,43 @@ def files(asked: paper.Asked) -> dict[str, str]:
     sheets = paper.sheets(asked, *words, naming)
     store = _store(model.path)
     parts: dict[str, list[dict[str, Any]]] = {"0-results.yaml": [_claim(RESULTS, "ReadWriteOnce", 10)]}
+    parts["1-plan.yaml"] = [_plan(path)]
+    parts["1-network.yaml"] = [_network()]
+    parts["1-place.yaml"] = [_place(plan, store)]
     script = ""
     if store.hub:
         parts["0-models.yaml"] = [_claim(MODELS, "ReadWriteMany" if plan.nodes > 1 else "ReadWriteOnce", _gib(asked))]
-        script += f"claim {MODELS} 0-models.yaml\n"
+        claims = f"{TOKEN}claim {MODELS} 0-models.yaml\n"
     else:
-        script += f'"${{kubectl[@]}}" get persistentvolumeclaim {MODELS} >/dev/null\n'
-    if "disaggregated" in designs and (check := paper.preflight(plan, words[2], naming)):
-        parts["1-link.yaml"] = _link(check, plan.nodes > 1, image)
+        claims = f'"${{kubectl[@]}}" get persistentvolumeclaim {MODELS} >/dev/null\n'
+    if paper.link_first(asked) and (check := paper.preflight(plan, words[2], naming)):
+        parts["1-link.yaml"] = _link(check, image)
         script += _step("1-link.yaml", "pdlab-link-peer", LINK_MINUTES)
     parts["1-model.yaml"] = [_model(model.path, plan, store)]
     script += _step("1-model.yaml", "pdlab-model", FETCH_MINUTES)
     for number, sheet in enumerate(sheets, 2):
         servers, runs = f"{number}-{sheet.label}.yaml", f"{number}-runs.yaml"
-        parts[servers] = [part for server in sheet.servers for part in _server(server, plan, store)]
+        parts[servers] = [part for server in sheet.servers for part in _server(server, store)]
         parts[runs] = [_runs(sheet, folder, image)]
         names = " ".join(f"deployment/{_name(server.name)}" for server in sheet.servers)
-        script += f'"${{kubectl[@]}}" apply --filename {servers}\nup Available {UP_MINUTES} {names}\n'
-        script += f'"${{kubectl[@]}}" apply --filename {runs}\nfinished {_name(sheet.label)} {paper.minutes(plan, 1, asked.tune)}\n'
+        script += f"apply {servers}\nup Available {UP_MINUTES} {names}\n"
+        script += f"apply {runs}\nfinished {_name(sheet.label)} {paper.minutes(plan, 1, asked.tune)}\n"
         script += f"over {runs} {servers}\n"
     last = len(sheets) + 2
-    parts[records := f"{last}-records.yaml"] = [_job("pdlab-records", _course(("sleep", "3600"), image))]
+    parts[records := f"{last}-records.yaml"] = [_job("pdlab-records", _course(("sleep", "3600"), image), plan=False)]
     after = TUNED if asked.tune else OPEN if len(designs) > 1 else ""
     script += COPY % {"folder": shell.word(folder), "file": records} + after
     if len(designs) > 1:
         parts[judge := f"{last + 1}-analyze.yaml"] = [_job("pdlab-analyze", _course(paper.analyze(where, folder, words[2]), image))]
         script += _step(judge, "pdlab-analyze", LINK_MINUTES)
-    note = f"# Rendered from {local.plain(where)}: validated, not run.  run.sh applies it and says why each flag is there.\n"
+    note = f"# Rendered from {local.plain(local.shown(path))}: validated, not run.  run.sh applies it and says why each flag is there.\n"
     texts = {name: note + _notes(name, store) + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000)
              for name, part in parts.items()}  # fmt: skip
-    head = local.head(asked, _how(image, store), list(texts.values()))
-    ours = ",".join(f"{key}={value}" for key, value in OURS.items())
+    head = local.head(asked, _how(image, store), [text for name, text in texts.items() if name != "1-plan.yaml"])
     passing = " ".join(f"--filename {name}" for name in parts if not name.startswith("0-"))
-    run = RUN % {"all": passing, "ours": ours, "results": RESULTS, "states": STATES}
+    run = RUN % {"all": passing, "ours": _OURS, "results": RESULTS, "states": STATES, "placed": PLACED, "nodes": plan.nodes,
+                 "up": UP_MINUTES}  # fmt: skip
+    run += ("" if "/" in image else NO_REGISTRY % image) + claims + PLACE % {"nodes": plan.nodes, "up": UP_MINUTES} + "\n"
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + run + script, **texts}
 
 
@@ -247,7 +304,7 @@ STATES = (  # name|restarts of each container|why each waits
     '{.status.containerStatuses[*].state.waiting.reason} {.status.initContainerStatuses[*].state.waiting.reason}{"\\n"}{end}'
 )
 COPY = """\
-"${kubectl[@]}" apply --filename %(file)s
+apply %(file)s
 up Ready 30 pod --selector job=pdlab-records
 "${kubectl[@]}" exec job/pdlab-records -- tar --create --directory=%(folder)s . | tar --extract --directory="$out"
 "${kubectl[@]}" delete --wait=false --filename %(file)s
@@ -271,13 +328,22 @@ def _how(image: str, store: Store) -> str:
             "and says what to put there where a folder of the nodes takes the claim's place."
         )
     return (
-        f"Image {image} is yours to build and to push (Dockerfile); another name: --image. {ENGINE_IMAGE} carries NIXL (seen in "
+        "Start it in tmux, or the like, on a machine that stays up: servers hold their GPUs until run.sh deletes them, and nothing "
+        f"else does. If it was killed: `kubectl --namespace NAMESPACE delete {KINDS} --selector {_OURS}`. "
+        "NODES='NAME …' says on which nodes all of it stands, as many as the plan has; without it run.sh takes those where the "
+        "GPUs are free, and says which. The namespace has to be there. "
+        f"Image {image} is yours to build and to push (Dockerfile); another name: --image. Where the registry asks who you are, "
+        "give the namespace's default service account its imagePullSecrets. The plan goes along in 1-plan.yaml, its trace "
+        "has to be in the image. "
+        f"{ENGINE_IMAGE} carries NIXL (seen in "
         f"v0.20.1: vLLM issue 41637). The cluster is 1.29 or newer (the router is a sidecar). {weights} Between pods KV does not go "
         "over NVLink (published: Dynamo 1.6, disaggregated communication guide): with no RDMA device in the pods UCX is left "
         "with TCP; the head of the disaggregated servers' file says what to add, 1-link.yaml shows what the link then gives. run.sh "
         "applies the files in order, waits until the servers answer, and ends with their last words as soon as one has "
-        "crashed. Records, and the log of every pod, are in results/ beside it afterwards (OUT names another folder, NAMESPACE "
-        "another namespace)."
+        "crashed. Records, the log and node of every pod and the files as they were applied are in results/ beside it afterwards "
+        "(OUT names another folder, NAMESPACE another namespace than that of kubectl's context). Servers ask nobody who he is: "
+        "1-network.yaml lets only this run's pods in, where the cluster's network heeds such rules; a second network for RDMA "
+        "knows none."
     )
 
 
@@ -289,7 +355,7 @@ def _notes(name: str, store: Store) -> str:
             "# ReadWriteMany leaves the claim pending where servers stand on several nodes.\n"
         )
     if name == "1-model.yaml" and store.hub:
-        return "# A gated model, once its licence is taken:\n#   kubectl create secret generic hf-token --from-literal=token=\"$HF_TOKEN\"\n"
+        return "# A gated model, once its licence is taken:\n#   kubectl --namespace NAMESPACE create secret generic hf-token --from-literal=token=\"$HF_TOKEN\"\n"
     if name == "1-model.yaml":
         return (
             "# In place of the claim, here and in the servers' files, a folder that lies on every node with GPUs:\n"
@@ -325,29 +391,31 @@ class _Plain(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def text(self, data: str) -> yaml.Node:
+        """What has lines, the plan, line by line."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Plain.add_representer(str, _Plain.text)
+
 
 def _step(name: str, job: str, minutes: int) -> str:
-    return f'"${{kubectl[@]}}" apply --filename {name}\nfinished {job} {minutes}\nover {name}\n'
+    return f"apply {name}\nfinished {job} {minutes}\nover {name}\n"
 
 
 def _model(path: str, plan: Plan, store: Store) -> dict[str, Any]:
-    """The job that puts the model into the claim, or sees that it is there.
-
-    For servers on one node it asks for their GPUs, too: a volume that is made on a node stays there.
-    """
+    """The job that puts the model into the claim, or sees that it is there; on the first node, since a volume may stay where it is made."""
     words, settings = [LOOK, path], []
     if store.hub:
         words, settings = [FETCH, path, plan.comparison.revision or ""], [_token(), *_settings({"HF_HOME": store.home})]
     container = {"name": "model", "image": ENGINE_IMAGE, "command": ["python3", "-c"], "args": [_literal(word) for word in words],
                  "env": settings, "volumeMounts": [store.mounted()]}  # fmt: skip
-    if plan.nodes == 1:
-        container["resources"] = {"limits": {"nvidia.com/gpu": plan.budget}}
     job = _job("pdlab-model", container, results=False)
-    job["spec"]["template"]["spec"]["volumes"] = [store.volume()]
+    job["spec"]["template"]["spec"] |= {"volumes": [store.volume()], **_on(0)}
     return job
 
 
-def _server(server: paper.Server, plan: Plan, store: Store) -> list[dict[str, Any]]:
+def _server(server: paper.Server, store: Store) -> list[dict[str, Any]]:
     """A Deployment of one pod and the Service that gives it a name."""
     name, labels = _name(server.name), {"app": "pdlab", "server": server.name}
     port = int(server.url.rpartition(":")[2])
@@ -365,11 +433,9 @@ def _server(server: paper.Server, plan: Plan, store: Store) -> list[dict[str, An
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, store.mounted()],
     }  # fmt: skip
     volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}, store.volume()]
-    pod: dict[str, Any] = {"containers": [container], "volumes": volumes}
-    if plan.nodes == 1:
-        pod["affinity"] = {"podAffinity": _together({"app": "pdlab"})}
+    pod: dict[str, Any] = {"containers": [container], "volumes": volumes, **_on(server.node)}
     return [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": OURS | labels},
          "spec": {"replicas": 1, "strategy": {"type": "Recreate"}, "progressDeadlineSeconds": 60 * UP_MINUTES,
                   "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": OURS | labels}, "spec": pod}}},
         _service(name, labels, port),
@@ -377,33 +443,67 @@ def _server(server: paper.Server, plan: Plan, store: Store) -> list[dict[str, An
 
 
 def _runs(sheet: paper.Sheet, folder: str, image: str) -> dict[str, Any]:
-    """The router beside the client.  Its probe asks it whether all servers are up; the client waits for that."""
-    ask = f"import urllib.request as u; u.urlopen('{paper.ROUTER_URL}/health')"
+    """The router beside the client, on the first node.  Its probe asks it whether all servers are up; the client waits for that."""
+    ask = f"import urllib.request as u; u.build_opener(u.ProxyHandler({{}})).open('{paper.ROUTER_URL}/health')"
     router = _course(sheet.router, image, "router") | {
         "restartPolicy": "Always",
         "startupProbe": {"exec": {"command": ["/opt/pdlab/.venv/bin/python", "-c", ask]}, "periodSeconds": 5,
                          "timeoutSeconds": 10, "failureThreshold": 60},
     }  # fmt: skip
     logs = _course(("mkdir", "-p", f"{folder}/logs"), image, "folder")
-    return _job(_name(sheet.label), _course(sheet.attach, image, "client"), before=[logs, router])
+    client = _course(sheet.attach, image, "client")
+    for one in (router, client):
+        one["resources"] = {"requests": {"cpu": CLIENT_CPUS}}
+    job = _job(_name(sheet.label), client, before=[logs, router])
+    job["spec"]["template"]["spec"] |= _on(0)
+    return job
 
 
-def _link(check: paper.Preflight, several: bool, image: str) -> list[dict[str, Any]]:
-    """Two jobs and a name for the one that listens; on two nodes where the plan has more than one."""
+def _link(check: paper.Preflight, image: str) -> list[dict[str, Any]]:
+    """Two jobs and a name for the one that listens, on the nodes between which KV will go."""
     pair = {"app": "pdlab-link"}
-    placed = "podAntiAffinity" if several else "podAffinity"
     ends = []
-    for end, words in (("listen", check.listen), ("peer", check.peer)):
+    for end, words, node in (("listen", check.listen, check.listen_node), ("peer", check.peer, check.peer_node)):
         container = _course(words, image, "link") | {"env": _own_address(), "resources": {"limits": {"nvidia.com/gpu": 1}}}
         job = _job(f"pdlab-link-{end}", container, results=False)
         template = job["spec"]["template"]
         template["metadata"]["labels"] |= pair | {"end": end}
-        template["spec"]["affinity"] = {placed: _together(pair)}
+        template["spec"] |= _on(node)
         ends.append(job)
     return [_service(_name("link"), pair | {"end": "listen"}, paper.LINK_PORT), *ends]
 
 
-def _job(name: str, container: dict[str, Any], before: Sequence[dict[str, Any]] = (), results: bool = True) -> dict[str, Any]:
+def _plan(path: Path) -> dict[str, Any]:
+    """The plan as it was rendered: an image may hold another."""
+    text = path.read_bytes().decode()
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("pdlab-plan"), "immutable": True, "data": {PLAN_FILE: text}}
+
+
+def _network() -> dict[str, Any]:
+    """Only this run's pods reach its pods; what they reach is left open."""
+    ours = {"matchLabels": OURS}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": _named("pdlab-ours"),
+            "spec": {"podSelector": ours, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": ours}]}]}}  # fmt: skip
+
+
+def _place(plan: Plan, store: Store) -> dict[str, Any]:
+    """A pod a node that asks for what the plan takes there, so that the scheduler chooses the nodes.
+
+    That is GPUs, and the claims: a volume may lie on one node.  The results' is mounted on one at a time.
+    """
+    gpus = math.ceil(plan.budget / plan.nodes)
+    container = {"name": "place", "image": ENGINE_IMAGE, "command": ["sleep", str(60 * UP_MINUTES)],
+                 "resources": {"limits": {"nvidia.com/gpu": gpus}}}  # fmt: skip
+    job = _job("pdlab-place", container, results=plan.nodes == 1, plan=False)
+    job["spec"] |= {"parallelism": plan.nodes, "completions": plan.nodes}
+    pod = job["spec"]["template"]["spec"]
+    container.setdefault("volumeMounts", []).append(store.mounted())
+    pod.setdefault("volumes", []).append(store.volume())
+    pod |= {"terminationGracePeriodSeconds": 1, "affinity": {"podAntiAffinity": _together({"job": "pdlab-place"})}}
+    return job
+
+
+def _job(name: str, container: dict[str, Any], before: Sequence[dict[str, Any]] = (), results: bool = True, plan: bool = True) -> dict[str, Any]:
     """A job that is tried once: a second try would measure something else."""
     pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
     if before:
@@ -414,13 +514,18 @@ def _job(name: str, container: dict[str, Any], before: Sequence[dict[str, Any]] 
             one["volumeMounts"] = container["volumeMounts"]
         pod["securityContext"] = {"fsGroup": COURSE_USER}  # the image's user is not root, and it writes into the claim
         pod["volumes"] = [_volume("results", RESULTS)]
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        if plan:
+            container["volumeMounts"].append({"name": "plan", "mountPath": PLAN_MOUNT})
+            pod["volumes"].append({"name": "plan", "configMap": {"name": "pdlab-plan"}})
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _named(name),
             "spec": {"backoffLimit": 0, "template": {"metadata": {"labels": OURS | {"job": name}}, "spec": pod}}}  # fmt: skip
 
 
 def _course(words: Sequence[str], image: str, name: str = "pdlab") -> dict[str, Any]:
-    return {"name": name, "image": image, "workingDir": "/opt/pdlab", "command": [words[0]],
-            "args": [_literal(word) for word in words[1:]]}  # fmt: skip
+    found = {"name": name, "image": image, "workingDir": "/opt/pdlab", "command": [words[0]],
+             "args": [_literal(word) for word in words[1:]]}  # fmt: skip
+    # a tag is built again and again, and a node keeps the first; without a registry there is nowhere to ask
+    return found | ({"imagePullPolicy": "Always"} if "/" in image else {})
 
 
 def _claim(name: str, mode: str, gib: int) -> dict[str, Any]:
@@ -433,7 +538,7 @@ def _volume(name: str, claim: str) -> dict[str, Any]:
 
 
 def _service(name: str, labels: Mapping[str, str], port: int) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+    return {"apiVersion": "v1", "kind": "Service", "metadata": _named(name),
             "spec": {"selector": dict(labels), "ports": [{"name": "tcp", "port": port}]}}  # fmt: skip
 
 
@@ -459,6 +564,23 @@ def _together(labels: Mapping[str, str]) -> dict[str, Any]:
     return {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
     ]}  # fmt: skip
+
+
+def _on(node: int) -> dict[str, Any]:
+    """What puts a pod on a node of the run.
+
+    The toleration is for pods without a GPU: to those with one Kubernetes adds it where nodes are tainted so.
+    """
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"{PLACED}{node}"]}]}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+    }
+
+
+def _named(name: str) -> dict[str, Any]:
+    """The metadata of what a run makes and deletes."""
+    return {"name": name, "labels": dict(OURS)}
 
 
 def _name(name: str) -> str:
