@@ -15,7 +15,7 @@ from minicourse import ROOT
 from pdlab.course import cli, evidence, kernels, labs, own
 from pdlab.errors import BadInput
 from pdlab.live import env, sweep
-from pdlab.live.render import paper
+from pdlab.live.render import kubernetes, paper
 from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records
@@ -133,6 +133,25 @@ def test_the_instructors_page_gives_commands_that_pdlab_takes() -> None:
         assert (ROOT / name).exists(), name
     pins = dict(pin.split("==") for pin in env.GPU_PINS)
     assert f"vllm {pins['vllm']}, nixl {pins['nixl']}" in PAGE and f"torch=={re.search(r'torch ([0-9.]+) for', PAGE)[1]} " in env.GPU_LOCK.read_text()
+
+
+def test_the_instructors_page_names_namespace_commit_and_single_replica() -> None:
+    """Each kubectl line says in which namespace, the clean-up is the rendered script's, and the comparison takes the run of one replica along."""
+    lines = [line for block in re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
+    told = [line for line in lines if line.startswith("kubectl ")]
+    assert len(told) >= 7 and [line for line in told if not line.startswith("kubectl --namespace class ")] == ["kubectl create namespace class"]
+    label = ",".join(f"{key}={value}" for key, value in kubernetes.OURS.items())
+    assert f"kubectl --namespace class delete {kubernetes.KINDS} --selector {label}" in told
+    (compared,) = [shlex.split(line) for line in lines if line.startswith(".venv/bin/pdlab compare ")]
+    plan = plans.load(ROOT / "data/plans/node-2gpu.yaml")
+    single = sweep.single_case(plan, 2048).name
+    assert compared[compared.index("--single") + 1] == f"runs/class/{sweep.TUNING}/{single}"
+    assert compared[2:4] == [f"runs/class/{case.name}" for case in sweep.main_cases(plan, 2048) if case.rate_rps == plan.comparison.offered_rates_rps[-1]]
+    rendered = [line.split("--out ")[1].split()[0] for line in lines if " plan render " in line]
+    assert len(rendered) == len(set(rendered)) == 4  # a folder each: files of another rendering would be applied with these
+    assert [line for line in lines if line.startswith("unset HF_TOKEN")]
+    first = (ROOT / "README.md").read_text().split("\n## ")[0]
+    assert "(labs/cluster.md)" in first
 
 
 def test_the_instructors_page_gives_the_jobs_own_limits() -> None:
