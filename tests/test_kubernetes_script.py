@@ -22,6 +22,7 @@ echo "$*" >>"$CALLS"
 case "$*" in
   *"get pods"*nodeName*) echo "$PLACED" ;;
   *"get secret"*) exit "$NO_TOKEN" ;;
+  *"1-network.yaml"*) exit "$NO_POLICY" ;;
   *"get pods"*jsonpath*) printf '%b' "$STATES" ;;
   *"get pods"*name*) echo pod/pdlab-prefill-0-x ;;
   *"get job/"*) echo "$JOB" ;;
@@ -45,7 +46,7 @@ def script(tmp_path: Path):
 
     def run(**settings: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
         told = {"CALLS": str(tmp_path / "calls"), "RECORDS": str(tmp_path / "claim"), "PAUSE": "0", "NOT_UP": "0",
-                "PLACED": "gpu-a.example", "NO_TOKEN": "0",
+                "PLACED": "gpu-a.example", "NO_TOKEN": "0", "NO_POLICY": "0",
                 "STATES": "pdlab-prefill-0-x|0 |\\n", "JOB": "1/", "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}  # fmt: skip
         done = subprocess.run(["bash", str(tmp_path / "run.sh")], env=told | settings, capture_output=True, text=True, timeout=20)
         return done, (tmp_path / "calls").read_text().splitlines()
@@ -172,8 +173,9 @@ def test_what_a_run_makes_can_be_deleted_by_its_label_and_claims_cannot() -> Non
 
 
 def test_namespace_token_and_image_are_told(script) -> None:
-    """NAMESPACE stands in every call; a missing secret and an image without a registry are said at once, not found out later."""
-    done, calls = script(NAMESPACE="class", NO_TOKEN="1")
+    """NAMESPACE stands in every call; a missing secret, a policy that one may not make and an image without a registry are said and end nothing."""
+    done, calls = script(NAMESPACE="class", NO_TOKEN="1", NO_POLICY="1")
+    assert "No network policy" in done.stderr
     assert done.returncode == 0 and all(call.startswith("--namespace class ") for call in calls)
     assert "No secret hf-token" in done.stderr and "pdlab:0.1.0, names no registry" in done.stderr
     assert "--namespace NAMESPACE create secret" in targets.render(PLAN, "kubernetes", chunk_tokens=2048)["1-model.yaml"]

@@ -105,6 +105,7 @@ leave() { # however this ends: first the logs, then the GPUs
   trap - EXIT
   keep || true
   "${kubectl[@]}" delete --ignore-not-found --wait=false %(all)s || true
+  "${kubectl[@]}" delete --ignore-not-found --filename 1-network.yaml || true
   if ((status)); then
     echo "Logs: $out/logs.  What was recorded stays in the claim %(results)s; run.sh goes on with it." >&2
   fi
@@ -292,7 +293,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     texts = {name: note + _notes(name, store) + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000)
              for name, part in parts.items()}  # fmt: skip
     head = local.head(asked, _how(image, store), [text for name, text in texts.items() if name != "1-plan.yaml"])
-    passing = " ".join(f"--filename {name}" for name in parts if not name.startswith("0-"))
+    passing = " ".join(f"--filename {name}" for name in parts if not name.startswith("0-") and name != "1-network.yaml")
     run = RUN % {"all": passing, "ours": _OURS, "results": RESULTS, "states": STATES, "placed": PLACED, "nodes": plan.nodes,
                  "up": UP_MINUTES}  # fmt: skip
     run += ("" if "/" in image else NO_REGISTRY % image) + claims + PLACE % {"nodes": plan.nodes, "up": UP_MINUTES} + "\n"
