@@ -21,7 +21,7 @@ from pdlab.live.microscope import tokens
 from pdlab.live.ray import deploy, env, prove, render
 from pdlab.measure import records
 
-SETTLE_S, PAUSE_S, LONG_S = 150.0, 1.0, 60.0
+SETTLE_S, PAUSE_S, LONG_S = 300.0, 1.0, 60.0
 SCALE = "scale.json"
 
 
