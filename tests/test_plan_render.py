@@ -282,11 +282,13 @@ def test_tuning_starts_aggregated_serving_once_a_size_and_compares_nothing(name:
     for words in commands:
         command_line().parse_args(words)
     assert {words[0] for words in commands} <= {"attach", "router", "model", "link"}
-    if target != "kubernetes" and (need := link_need.of(plan)):
+    if need := link_need.of(plan):
         (peer,) = [words for words in commands if words[:2] == ["link", "--peer"]]
         assert peer[peer.index("--at-least-gb-s") + 1] == f"{need.gb_s:.2f}"
         script = next(text for text in files.values() if text.startswith("#!"))
-        assert script.index("--peer ") < script.index({"ray": f"\nup aggregated-{sizes[0]}"}.get(target, f"\nrun_aggregated-{sizes[0]}\n"))
+        first = {"kubernetes": f"\napply 2-aggregated-{sizes[0]}.yaml", "ray": f"\nup aggregated-{sizes[0]}"}
+        at = script.index("\napply 1-link.yaml" if target == "kubernetes" else "--peer ")
+        assert at < script.index(first.get(target, f"\nrun_aggregated-{sizes[0]}\n"))
     runs = [words for words in commands if words[0] == "attach"]
     assert [words[words.index("--chunk") + 1] for words in runs] == [str(size) for size in sizes]
     assert all("--tune" in words and words[words.index("--design") + 1] == "aggregated" for words in runs)
