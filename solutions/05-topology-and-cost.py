@@ -418,10 +418,12 @@ handoff.sort()
 show_table(
     [
         ["A", "P99 gap between tokens at 12 requests/s, ms", f"{left.itl_ms.p99:.1f}", f"{right.itl_ms.p99:.1f}"],
-        ["B", "P50 from the end of prefill until decode may begin, at 12 requests/s, ms", "–", f"{handoff[len(handoff) // 2]:.1f}"],
+        ["B", "P50 from the end of prefill until decode may begin, at 12 requests/s, ms", "–",
+         f"{handoff[len(handoff) // 2]:.1f}"],
         ["C", "P50 of TTFT at 12 requests/s, ms", f"{left.ttft_ms.p50:.0f}", f"{right.ttft_ms.p50:.0f}"],
         ["D", "weights in GPU memory at any rate, GB", f"{2 * copy / 1e9:.0f}", f"{4 * copy / 1e9:.0f}"],
-        ["E", "idle share of the prefill pool at 12 requests/s", "–", f"{100 * (1 - simcheck.busy_shares(two)['prefill']):.0f} %"],
+        ["E", "idle share of the prefill pool at 12 requests/s", "–",
+         f"{100 * (1 - simcheck.busy_shares(two)['prefill']):.0f} %"],
         ["F", "highest of all tested rates that meets all targets, requests/s",
          *(f"{capacities[name]:g}" for name in ("2 × TP8, aggregated", "3 × TP4 + 1 × TP4"))],
     ],

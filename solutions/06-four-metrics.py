@@ -359,7 +359,8 @@ show_table(
     ["tool", "successes", "good", "of", "its rule"],
     caption="The same 100 requests, by five tools' rules",
     label="hypothetical",
-    source="pdlab.measure.smallrun; rules of vLLM bench 0.33, guidellm 0.8.1, aiperf 0.13, inference-perf and DistServe's scripts as read in November 2026",
+    source="pdlab.measure.smallrun; rules of vLLM bench 0.33, guidellm 0.8.1, aiperf 0.13, inference-perf "
+           "and DistServe's scripts as read in November 2026",
 )
 m = rules.mlperf(run, 300, 30)
 print(f"MLPerf: p99 of TTFT, from the time a request was due: {m.ttft_p99_ms:.1f} ms")
@@ -411,7 +412,8 @@ ax.axvline(95, color="#595959", linestyle=":")
 name_at(ax, 95, len(shares) - 0.45, "gate: 95 %", "#1B1B1B", dx=6)
 ax.set_yticks(range(len(shares)), [name for name, _ in shares])
 ax.set(xlim=(85, 100), ylim=(-0.6, len(shares) - 0.1))
-show_figure(ax, alt="Share of good requests in one run by five tools' definitions and this course's, with a gate at 95 %. From below: "
+show_figure(ax, alt="Share of good requests in one run by five tools' definitions and this course's, with a gate at 95 %. "
+    "From below: "
     + "; ".join(f"{name}, {100 * share:.1f} %" for name, share in shares) + ".")
 
 # %% [markdown]
@@ -467,7 +469,9 @@ axes = figure(
     label="hypothetical", source="three seeded generators, 500 requests at 20 a second",
     panels=(2, 1), sharex=True, sharey=True, size=(8.0, 5.0),
 )
-for ax, at, name, colour in ((axes[0], poisson, "independent gaps", "#0072B2"), (axes[1], tens, "each gap ten times in a row", "#D55E00")):
+for ax, at, name, colour in (
+    (axes[0], poisson, "independent gaps", "#0072B2"), (axes[1], tens, "each gap ten times in a row", "#D55E00"),
+):
     counts = np.histogram(at, bins=np.arange(0, 31))[0]
     ax.bar(np.arange(30) + 0.5, counts, width=0.9, color=colour)
     ax.axhline(RATE, color="#595959", linestyle=":")
@@ -479,8 +483,10 @@ axes[1].set_xlabel("time (s)")
 axes[0].set(xlim=(0, 30), ylim=(0, 70))
 show_figure(axes[0], alt=f"""
     Requests sent in each second by two generators of 20 requests a second on average. With
-    independent gaps the seconds hold between {np.histogram(poisson, bins=np.arange(0, 25))[0].min()} and {np.histogram(poisson, bins=np.arange(0, 25))[0].max()} requests. With each gap repeated ten times
-    they hold between {np.histogram(tens, bins=np.arange(0, 20))[0].min()} and {np.histogram(tens, bins=np.arange(0, 20))[0].max()}: bursts of several seconds, and lulls between them.
+    independent gaps the seconds hold between {np.histogram(poisson, bins=np.arange(0, 25))[0].min()}
+    and {np.histogram(poisson, bins=np.arange(0, 25))[0].max()} requests. With each gap repeated ten times
+    they hold between {np.histogram(tens, bins=np.arange(0, 20))[0].min()}
+    and {np.histogram(tens, bins=np.arange(0, 20))[0].max()}: bursts of several seconds, and lulls between them.
 """)
 
 # %% [markdown]

@@ -475,10 +475,13 @@ for name, (group, design) in LAYOUTS.items():
     at_12 = dict(points)[12]
     rows.append([
         name, f"{found.rate_rps:g}" if found.rate_rps else "below 12",
-        f"{at_12.ttft_ms.p99:,.0f}", f"{at_12.tpot_ms.p99:.1f}", f"{at_12.itl_ms.p99:.0f}", f"{100 * at_12.joint_attainment.all_offered:.1f} %",
+        f"{at_12.ttft_ms.p99:,.0f}", f"{at_12.tpot_ms.p99:.1f}", f"{at_12.itl_ms.p99:.0f}",
+        f"{100 * at_12.joint_attainment.all_offered:.1f} %",
     ])
 show_table(
-    rows, ["16 GPUs as", "capacity, requests/s", "P99 TTFT at 12/s, ms", "P99 TPOT at 12/s, ms", "P99 gap at 12/s, ms", "attainment at 12/s"],
+    rows,
+    ["16 GPUs as", "capacity, requests/s", "P99 TTFT at 12/s, ms", "P99 TPOT at 12/s, ms", "P99 gap at 12/s, ms",
+     "attainment at 12/s"],
     caption="Seven ways to use sixteen GPUs", label="simulated", source=SOURCE + ", cold cache",
 )
 
@@ -496,7 +499,8 @@ for index, name in enumerate(("1 × TP8 + 1 × TP8", "2 × TP8, aggregated", "4 
     name_at(ax, at[0], at[1], name, colour, dx=10 if index else -10, dy=at[2])
 ax.axhline(0.95, color="#595959", linewidth=1.2)
 name_at(ax, 25, 0.95, "gate 95 %", "#595959", dx=6, dy=-11)
-ax.set(xlim=(7.5, 30.5), ylim=(-0.04, 1.04), xticks=[8, 10, 12, 14, 16, 18, 20, 22, 24], yticks=[0, 0.25, 0.5, 0.75, 1], yticklabels=["0", "25 %", "50 %", "75 %", "100 %"])
+ax.set(xlim=(7.5, 30.5), ylim=(-0.04, 1.04), xticks=[8, 10, 12, 14, 16, 18, 20, 22, 24],
+       yticks=[0, 0.25, 0.5, 0.75, 1], yticklabels=["0", "25 %", "50 %", "75 %", "100 %"])
 show_figure(ax, alt=(
     "Share of requests within all targets against the offered rate, with the 95 % gate. One TP8 prefill "
     "worker with one TP8 decode worker falls from 100 % at 10 to 42 % at 12 requests/s. Two aggregated TP8 "
@@ -694,7 +698,8 @@ def show_miniature():
     """The six measured runs as a table."""
     show_table(
         rows,
-        ["design", "requests/s", "offered", "TTFT P50/max, ms", "TPOT P50/max, ms", "largest gap P50/max, ms", "attainment (95 % interval)", "verdict"],
+        ["design", "requests/s", "offered", "TTFT P50/max, ms", "TPOT P50/max, ms", "largest gap P50/max, ms",
+         "attainment (95 % interval)", "verdict"],
         caption="The same comparison on two CPU cores, with real servers",
         label="measured", source="vLLM 0.32 on CPU, SmolLM2-135M, NIXL over loopback", run=MINIATURE / "aggregated-cold-1.5rps",
     )

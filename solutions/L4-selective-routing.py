@@ -85,7 +85,8 @@ show_table(
     source="data/traces/selective-2core.jsonl, drawn with a seed",
 )
 c, a = the_plan.comparison, the_plan.acceptance
-print(f"load     {c.offered_rates_rps[0]:g} requests/s, Poisson, {c.duration_seconds:g} s after {c.warmup_requests} requests for warm-up")
+print(f"load     {c.offered_rates_rps[0]:g} requests/s, Poisson, {c.duration_seconds:g} s after {c.warmup_requests} requests "
+      "for warm-up")
 print(f"servers  {c.model}, chunks of {the_plan.live.max_num_batched_tokens[0]} tokens, blocks of {the_plan.live.block_size}")
 
 # %% [markdown]

@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[1]
 BUILT = sorted(path for folder in ("notebooks", "labs", "solutions") for path in (ROOT / folder).glob("*.ipynb"))
 WIDE_CODE, WIDE_PRINT = 109, 106  # characters that JupyterLab shows beside its file list in a window of 1,300 pixels
 WIDE_FOLDED = 128  # code that is folded is wider only where somebody unfolds it: in a window of 1,100 pixels, no file list
-STILL_WIDE = ("05", "06", "07", "L4")  # folded code that runs out of such a window
 LABELLED = re.compile(rf"\b({'|'.join(LABELS)})( \(recorded \d{{4}}-\d\d-\d\d on [^)]+(\([^)]*\)[^)]*)*\))? · \S")
 
 
@@ -69,9 +68,8 @@ def test_nothing_runs_out_of_the_page(path):
         if cell.cell_type != "code":
             continue
         folded = cell.metadata.get("jupyter", {}).get("source_hidden")
-        if not folded or path.stem.partition("-")[0] not in STILL_WIDE:
-            wide = [line for line in cell.source.splitlines() if len(line) > (WIDE_FOLDED if folded else WIDE_CODE)]
-            assert not wide, f"cell {position}: {wide}"
+        wide = [line for line in cell.source.splitlines() if len(line) > (WIDE_FOLDED if folded else WIDE_CODE)]
+        assert not wide, f"cell {position}: {wide}"
         printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
         wide = [line for line in printed.splitlines() if len(line) > WIDE_PRINT]
         assert not wide, f"cell {position}: {wide}"
