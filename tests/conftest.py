@@ -26,8 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For ``-n logical``: more workers than cores, since many tests wait for a clock or a process; each costs ten CPU seconds."""
-    return max(2, (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1) * 3 // 2)
+    """For ``-n logical``: twice as many workers as cores, since many tests wait for a clock or a process."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
