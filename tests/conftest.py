@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """For ``-n logical``: twice as many workers as cores, since many tests wait for a clock or a process."""
-    return 2 * (os.cpu_count() or 1)
+    return min(8, 2 * (os.cpu_count() or 1))  # the slowest file alone takes longer than more would save
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
