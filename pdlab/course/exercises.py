@@ -10,7 +10,6 @@ import ast
 import importlib
 import os
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal

@@ -78,12 +78,17 @@ def either_comma(plain: Any) -> str:
     return f"{plain.strip()[:60]!r} is read with a comma between thousands; if it is a decimal comma, write a point"
 
 
+def _dotted(plain: Any) -> re.Match[str] | None:
+    """A text that is a number whose dots may part thousands, perhaps with a unit."""
+    return _DOTS.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]) if isinstance(plain, str) else None
+
+
 def thousands_dot(plain: Any) -> str:
     """What to say of a text such as "277.217.280" or "1.449" where a whole number is asked for; else nothing.
 
     Several dots can only part thousands.  One dot is a decimal point, the more so before a unit ("1.208 GB").
     """
-    found = _DOTS.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]) if isinstance(plain, str) else None
+    found = _dotted(plain)
     if found and found["number"].count(".") > 1:
         return f"{plain.strip()[:60]!r} has dots between thousands, and a dot is read as the decimal point; leave them out or write commas"
     return one_dot(plain) if found and not found["unit"] else ""
@@ -96,7 +101,7 @@ def one_dot(text: str) -> str:
 
 def without_dot(plain: Any) -> str:
     """A text such as "1.449 tokens" with its dot taken as one between thousands; empty where there is none."""
-    found = _DOTS.fullmatch(plain.strip()[:MOST_NUMBER_CHARACTERS]) if isinstance(plain, str) else None
+    found = _dotted(plain)
     return f"{found['number'].replace('.', '')} {found['unit']}".strip() if found else ""
 
 

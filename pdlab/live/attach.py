@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import http.client
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,7 +126,7 @@ def run(
     if tune and (design != "aggregated" or chunk_tokens not in chunk_sizes(plan)):
         raise BadInput(f"--design {design} with chunks of {chunk_tokens} tokens", "aggregated, and --chunk with one of the plan's sizes", "--tune",
                        f"They are {', '.join(map(str, chunk_sizes(plan)))}.")  # fmt: skip
-    attached, say = Servers(plan, design, url, servers, chunk_tokens), say or _aloud
+    attached, say = Servers(plan, design, url, servers, chunk_tokens), say or sweep.aloud
 
     class Attached(sweep.Sweep):
         """Starts nothing, and sends to the one deployment that is up."""
@@ -165,10 +164,6 @@ def run(
         opened.single = (case.rate_rps, sweep.goodput(plan, out / sweep.TUNING / case.name))
     opened.group(out, plan_path, main)
     return None
-
-
-def _aloud(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _tune(attached: sweep.Sweep, plan_path: Path) -> int | None:

@@ -9,7 +9,6 @@ the targets are multiples of.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -65,7 +64,7 @@ def cases(plan: plans.Plan) -> list[RuleCase]:
 
 def record(
     out: Path, plan_path: Path = PLAN, notes: str | None = None,
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True), apart_s: float = APART_S,
+    say: sweep.Say = sweep.aloud, apart_s: float = APART_S,
 ) -> Path:  # fmt: skip
     """Carry out every case below ``out``; what is there already is kept.
 

@@ -49,6 +49,11 @@ WANTED = (
 Say = Callable[[str], None]
 
 
+def aloud(text: str) -> None:
+    """Progress, at once and on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One run: a deployment, a cache state, a rate.  ``chunk_tokens`` None is the server's default."""
@@ -344,7 +349,7 @@ def run_sweep(
     resume: bool = False,
     tune: bool = False,
     chunk_tokens: int | None = None,
-    say: Say = lambda text: print(text, file=sys.stderr, flush=True),
+    say: Say = aloud,
     kind: type[Sweep] | None = None,
 ) -> Path:
     """Carry the plan out below ``out``; gives that directory.

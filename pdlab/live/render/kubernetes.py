@@ -168,7 +168,7 @@ finished() { # JOB MINUTES: wait for it, and watch the servers meanwhile
         ;;
       /[1-9]*)
         "${kubectl[@]}" logs "job/$1" --all-containers >&2 || true
-        echo "$1 has failed; its last words stand above (pdlab-analyze fails where a gate is missed)" >&2
+        echo "$1 has failed; its last words stand above" >&2
         exit 1
         ;;
     esac
