@@ -97,6 +97,7 @@ case $1 in
   deploy)
     file=$(sed -n "s/^- name: //p" "$2")
     if [ -e lose-one ]; then rm lose-one; exit; fi
+    if [ -e beside ]; then echo "other RUNNING 0" >>apps; rm beside; fi
     if [ -n "$file" ]; then echo "$file DEPLOYING 3" >>apps; else sed -i "s/ .*/ DELETING 3/" apps; fi ;;
   shutdown) echo shutdown >>told ;;
   status)
@@ -168,6 +169,14 @@ def test_a_serve_that_has_work_is_left_alone(tmp_path):
     (tmp_path / "apps").write_text("other RUNNING 0\n")
     done, told = ray_script(tmp_path)
     assert done.returncode == 1 and "other: RUNNING" in done.stderr and told == []
+
+
+def test_an_application_that_comes_beside_ours_is_not_measured(tmp_path):
+    """One that somebody deploys meanwhile might answer in ours' place: no load is sent while Serve lists both."""
+    (tmp_path / "beside").touch()
+    done, told = ray_script(tmp_path, lambda text: text.replace("SECONDS + 60 * 60", "SECONDS + 1"))
+    assert done.returncode == 1 and "Serve lists: other: RUNNING\naggregated: RUNNING" in done.stderr
+    assert not [line for line in told if line.startswith("attach")] and told[-1] == "shutdown"
 
 
 def test_what_is_none_of_serves_is_not_measured(tmp_path):
