@@ -42,9 +42,9 @@ def test_every_frame_has_its_time_and_tokens(tmp_path):
     row = rows[0]
     assert row["status"] == "ok" and row["http_status"] == 200 and row["error"] is None
     assert row["frame_tokens"] == [1, 1, 1, 1] and row["output_tokens"] == 4 and row["prompt_tokens"] == 3
-    gaps_ms = [(b - a) / 1e6 for a, b in zip(row["frame_ns"], row["frame_ns"][1:])]
-    assert all(15 < gap < 300 for gap in gaps_ms)
-    assert 0 <= row["scheduled_ns"] <= row["sent_ns"] < row["frame_ns"][0] <= row["end_ns"]
+    assert 0 <= row["scheduled_ns"] <= row["sent_ns"] < row["frame_ns"][0]
+    assert row["frame_ns"] == sorted(row["frame_ns"]) and row["frame_ns"][-1] <= row["end_ns"]
+    assert row["frame_ns"][-1] - row["sent_ns"] > 4 * 19e6  # four pauses of 20 ms, however busy the machine is
     asked = peer.posts()[0]
     assert asked.json["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert asked.headers["x-request-id"] == row["request_id"]

@@ -10,7 +10,7 @@ import yaml
 from pdlab.errors import BadInput
 from pdlab.live.env import ROOT
 from pdlab.live.ray import render
-from pdlab.live.render import targets
+from pdlab.live.render import shell, targets
 from pdlab.measure import plan as plans
 
 
@@ -107,7 +107,7 @@ case $1 in
     while read -r name status turns; do
       printf "  %s:\\n    status: %s\\n    message: |\\n      status: X\\n" "$name" "$status"
       case $status-$turns in
-        DELETING-0) ;;
+        DELETING-0) [ -z "${STAYS:-}" ] || echo "$name DELETING 0" >>next ;;
         DEPLOYING-0) echo "$name ${END:-RUNNING} 0" >>next ;;
         *) echo "$name $status $((turns > 0 ? turns - 1 : 0))" >>next ;;
       esac
@@ -117,15 +117,16 @@ esac
 """,
     "pdlab": """echo "$1 $4 $(cat "$STATE/apps")" >>"$STATE/told"\n""",
     "curl": """[ -s "$STATE/apps" ] || [ -e "$STATE/stranger" ]\n""",  # one address for all, and what is being deleted still answers
-    "sleep": "",
 }
+# The script's own clock: it begins late, and goes on by half a minute for each second that the script would sleep.
+CLOCK = "unset SECONDS\nSECONDS=99999\nsleep() { SECONDS=$((SECONDS + 30 * $1)); }\n"
 
 
-def ray_script(folder: Path, change=lambda text: text, **settings: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+def ray_script(folder: Path, **settings: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     """The run.sh of a small plan among the stubs: how it ended, and what was told to them."""
     plan = ROOT / "data/plans/node-2gpu.yaml"
     for name, text in targets.render(plan, "ray", chunk_tokens=2048).items():
-        (folder / name).write_text(change(text) if name == "run.sh" else text)
+        (folder / name).write_text(text.replace(shell.STRICT, shell.STRICT + CLOCK))
     for name, text in STUBS.items():
         (folder / "bin").mkdir(exist_ok=True)
         (folder / "bin" / name).write_text(f"#!/bin/bash\n{text}")
@@ -138,24 +139,24 @@ def ray_script(folder: Path, change=lambda text: text, **settings: str) -> tuple
 
 
 def test_each_design_meets_its_own_application_however_long_the_one_before_took(tmp_path):
-    """The limits begin anew after hours; load goes to a design that runs alone; a deployment that Serve lost is sent again."""
+    """The limits begin anew for each design; load goes to a design that runs alone; a deployment that Serve lost is sent again."""
     (tmp_path / "lose-one").touch()
     (tmp_path / "blink").touch()  # and one look at Serve comes to nothing, which is no reason to deploy again
-    done, told = ray_script(tmp_path, lambda text: text.replace("set -euo pipefail\n", "set -euo pipefail\nSECONDS=99999\n"))
+    done, told = ray_script(tmp_path)
     assert done.returncode == 0, done.stderr
     assert [line for line in told if line.startswith("attach")] == [
         "attach aggregated aggregated RUNNING 0", "attach disaggregated disaggregated RUNNING 0"]  # fmt: skip
     assert told[-2].startswith("analyze") and told[-1] == "shutdown"
 
 
-@pytest.mark.parametrize(("limit", "settings", "words"), [
-    ("60 * 60", {}, "aggregated is not running after 60 minutes; Serve lists: "),
-    ("60 * 10", {}, "an application is still there after 10 minutes; Serve lists: aggregated: DELETING"),
-    ("none", {"END": "DEPLOY_FAILED"}, "aggregated could not be deployed; Serve lists: aggregated: DEPLOY_FAILED"),
+@pytest.mark.parametrize(("settings", "words"), [
+    ({"END": "DEPLOYING"}, "aggregated is not running after 60 minutes; Serve lists: aggregated: DEPLOYING"),
+    ({"STAYS": "1"}, "an application is still there after 10 minutes; Serve lists: aggregated: DELETING"),
+    ({"END": "DEPLOY_FAILED"}, "aggregated could not be deployed; Serve lists: aggregated: DEPLOY_FAILED"),
 ])  # fmt: skip
-def test_a_limit_that_passes_ends_the_script_with_its_reason(tmp_path, limit, settings, words):
+def test_a_limit_that_passes_ends_the_script_with_its_reason(tmp_path, settings, words):
     """What does not come up, or does not go, is named with what Serve lists; the other design is not measured."""
-    done, told = ray_script(tmp_path, lambda text: text.replace(f"SECONDS + {limit}", "SECONDS"), **settings)
+    done, told = ray_script(tmp_path, **settings)
     assert done.returncode == 1 and words in done.stderr
     assert not [line for line in told if "disaggregated" in line] and told[-1] == "shutdown"
 
@@ -174,7 +175,7 @@ def test_a_serve_that_has_work_is_left_alone(tmp_path):
 def test_an_application_that_comes_beside_ours_is_not_measured(tmp_path):
     """One that somebody deploys meanwhile might answer in ours' place: no load is sent while Serve lists both."""
     (tmp_path / "beside").touch()
-    done, told = ray_script(tmp_path, lambda text: text.replace("SECONDS + 60 * 60", "SECONDS + 1"))
+    done, told = ray_script(tmp_path)
     assert done.returncode == 1 and "Serve lists: other: RUNNING\naggregated: RUNNING" in done.stderr
     assert not [line for line in told if line.startswith("attach")] and told[-1] == "shutdown"
 
