@@ -40,9 +40,9 @@ def real(unit: str, high: float, low: float = 0.0) -> Callable[[str], float]:
     return read
 
 
-def seconds(high: float = DAY_S) -> Callable[[str], float]:
-    """An argparse type: a time above zero, at most ``high`` seconds."""
-    return real("seconds", high)
+def seconds() -> Callable[[str], float]:
+    """An argparse type: a time above zero, at most a day."""
+    return real("seconds", DAY_S)
 
 
 def shown(text: str) -> str:

@@ -29,7 +29,7 @@ def write_plan(directory: Path) -> Path:
     """The shipped plan at 20 requests a second, on a trace of short cold and longer shared prompts."""
     plan = yaml.safe_load(routing.PLAN.read_text())
     kinds = [workload.Kind("short", 0.5, 20, 2), workload.Kind("shared", 0.5, 1400, 2, 1024, 1)]
-    trace = workload.population(kinds, workload.fixed_ms(1.0, 12), seed=1, block_tokens=128)
+    trace = workload.population(kinds, range(0, 12_000, 1000), seed=1, block_tokens=128)
     traces.write_trace(trace, directory / "trace.jsonl")
     plan["comparison"] |= {"offered_rates_rps": [20], "duration_seconds": 0.5, "warmup_requests": 2,
                            "workload_trace": str(directory / "trace.jsonl")}  # fmt: skip

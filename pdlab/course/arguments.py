@@ -30,11 +30,11 @@ def read_prompt(args: argparse.Namespace) -> tuple[Any, int, dict[str, str]]:
     return shape, tokens, {"dtype": args.dtype, "fp8_scales": args.fp8_scales}
 
 
-def whole_arg(text: str, flag: str, *, low: int = 1, high: int = 10**9) -> int:
+def whole_arg(text: str, flag: str, *, high: int = 10**9) -> int:
     """The whole number written in ``text``."""
     if not options.WHOLE.fullmatch(text):
-        raise BadInput(options.shown(text), f"a whole number from {low} to {high:,}", flag)
-    return whole(int(text), flag, low=low, high=high)
+        raise BadInput(options.shown(text), f"a whole number from 1 to {high:,}", flag)
+    return whole(int(text), flag, high=high)
 
 
 def positive_arg(text: str, flag: str, unit: str) -> float:

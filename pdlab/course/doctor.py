@@ -41,9 +41,9 @@ class Finding:
     do: str = ""
 
 
-def findings(root: Path = ROOT) -> list[Finding]:
+def findings() -> list[Finding]:
     """Everything looked at, the course's own needs first."""
-    return [*course(root), *browser(), *simulator(), *servers(), *gpu()]
+    return [*course(ROOT), *browser(), *simulator(), *servers(), *gpu()]
 
 
 def report(found: list[Finding]) -> dict[str, Any]:

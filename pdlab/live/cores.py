@@ -47,13 +47,13 @@ def physical(cores: list[int] | None = None, root: Path = KERNEL) -> int | None:
     return len(found)
 
 
-def stolen_ticks(core: int, stat: Path = Path("/proc/stat")) -> int:
+def stolen_ticks(core: int) -> int:
     """For how many clock ticks this core's work waited for the host (``steal``), since the start."""
-    for line in stat.read_text().splitlines():
+    for line in Path("/proc/stat").read_text().splitlines():
         name, *ticks = line.split()
         if name == f"cpu{core}":
             return int(ticks[7])
-    raise OSError(f"{stat} has no line for cpu{core}")
+    raise OSError(f"/proc/stat has no line for cpu{core}")
 
 
 # ── what two loops show ─────────────────────────────────────────────────────────────────────

@@ -184,9 +184,9 @@ def settings(transport: str, delay: int | None, on_loopback: bool) -> dict[str, 
     return variables
 
 
-def owner(variables: Mapping[str, str], memory: str, size_bytes: int, seed: int = SEED) -> subprocess.Popen[str]:
+def owner(variables: Mapping[str, str], memory: str, size_bytes: int) -> subprocess.Popen[str]:
     """A process that holds ``size_bytes`` of the pattern until it is killed; its first line is for the reader."""
-    return _peer(variables, budget.cores()[0], memory, "own", str(size_bytes), str(seed))
+    return _peer(variables, budget.cores()[0], memory, "own", str(size_bytes), str(SEED))
 
 
 def reader(variables: Mapping[str, str], memory: str) -> subprocess.Popen[str]:

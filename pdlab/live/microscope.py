@@ -105,9 +105,9 @@ def calibrate(url: str, model: str, scene: Scene) -> tuple[float, float]:
     return float(np.mean(gaps)) / 1e9, (prompt["frame_ns"][0] - prompt["sent_ns"]) / 1e9
 
 
-def configurations(model: str, chunks: Sequence[int], units: int | None = None) -> dict[str, Spec]:
+def configurations(model: str, chunks: Sequence[int]) -> dict[str, Spec]:
     """Name → what to run: each chunk size aggregated, then prefill and decode apart."""
-    base = Spec(model, units=units, max_model_len=4096, kv_cache_bytes=1 << 29)
+    base = Spec(model, max_model_len=4096, kv_cache_bytes=1 << 29)
     found = {
         f"chunk-{chunk}": replace(base, max_num_batched_tokens=chunk) for chunk in chunks
     }  # fmt: skip

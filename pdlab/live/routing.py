@@ -162,11 +162,11 @@ def read_decisions(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / DECISIONS).read_text().splitlines()]
 
 
-def bytes_to_move(decisions: list[dict[str, Any]], config: str = "smollm2-135m", block_size: int = BLOCK_SIZE) -> int:
+def bytes_to_move(decisions: list[dict[str, Any]]) -> int:
     """KV bytes of the whole blocks that decode was believed to lack, of every prompt that was sent away."""
     missing = sum(
-        kv.blocks(one["prompt_tokens"], block_size) - one["cached_tokens"] // block_size
+        kv.blocks(one["prompt_tokens"], BLOCK_SIZE) - one["cached_tokens"] // BLOCK_SIZE
         for one in decisions
         if one["side"] == "remote"
     )
-    return missing * block_size * kv.bytes_per_token(kv.from_config(kv.load(config)))
+    return missing * BLOCK_SIZE * kv.bytes_per_token(kv.from_config(kv.load("smollm2-135m")))

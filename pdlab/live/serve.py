@@ -59,13 +59,8 @@ class Server:
 class Deployment:
     """The servers of one ``Spec``, up between ``start`` and ``stop`` (or as a context manager)."""
 
-    def __init__(
-        self,
-        spec: Spec,
-        run_dir: str | Path | None = None,
-        ready_timeout_s: float = READY_TIMEOUT_S,
-    ) -> None:
-        self.spec, self.ready_timeout_s = spec, ready_timeout_s
+    def __init__(self, spec: Spec, run_dir: str | Path | None = None) -> None:
+        self.spec = spec
         self.roles = spec.roles()
         self.device = budget.device(spec.device)
         self.budget = budget.split(self.device, len(self.roles), spec.units, spec.tensor_parallel)
@@ -107,7 +102,7 @@ class Deployment:
         try:
             for index in range(len(self.roles)):
                 self.servers.append(self._spawn(index))
-            deadline = time.monotonic() + self.ready_timeout_s
+            deadline = time.monotonic() + READY_TIMEOUT_S
             for server in self.servers:
                 self._wait_ready(server, deadline)
         except BaseException:
@@ -156,7 +151,7 @@ class Deployment:
             keeper.wait()
         index = self.servers.index(server)
         self.servers[index] = self._spawn(index)
-        self._wait_ready(self.servers[index], time.monotonic() + self.ready_timeout_s)
+        self._wait_ready(self.servers[index], time.monotonic() + READY_TIMEOUT_S)
         return self.servers[index]
 
     def reset_prefix_caches(self) -> None:
@@ -210,7 +205,7 @@ class Deployment:
         log = server.log_path
         wait_ready(
             healthy, {server.name: self._keepers[server.name]}, deadline,
-            lambda: f"{server.name} was not ready after {self.ready_timeout_s:.0f} s; its log {log} ends:\n{_tail(log)}",
+            lambda: f"{server.name} was not ready after {READY_TIMEOUT_S:.0f} s; its log {log} ends:\n{_tail(log)}",
             lambda name: f"its log {log} says:\n{_tail(log)}",
         )  # fmt: skip
 
@@ -263,8 +258,8 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def _tail(log_path: Path, lines: int = 12) -> str:
+def _tail(log_path: Path) -> str:
     """The lines of a log that tell why a server ended: errors first, else its last lines."""
     text = log_path.read_text(errors="replace").splitlines() if log_path.exists() else []
     telling = [line for line in text if TELLING.search(line)]
-    return "\n".join(f"  {line}" for line in (telling or text)[-lines:]) or "  (the log is empty)"
+    return "\n".join(f"  {line}" for line in (telling or text)[-12:]) or "  (the log is empty)"

@@ -116,14 +116,6 @@ def guidellm(run: Run, ttft_max_ms: float, tpot_max_ms: float, duration_s: float
     )  # fmt: skip
 
 
-def guidellm_itl_ms(run: Run) -> float | None:
-    """guidellm's mean ITL: each request's (last - first) / (n - 1), weighted by n - 1."""
-    judged = [a for a in answers(run) if a.status == "ok" and a.tokens and a.tokens > 1]
-    if not judged:
-        return None
-    return sum(a.decode_ms for a in judged) / sum(a.tokens - 1 for a in judged)
-
-
 def aiperf(run: Run, ttft_max_ms: float, tpot_max_ms: float, duration_s: float) -> Verdict:
     """aiperf: an error frame leaves a success without length; without ITL nobody is good."""
     offered = answers(run)

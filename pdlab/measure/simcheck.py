@@ -17,6 +17,7 @@ from pdlab.errors import BadInput
 from pdlab.measure.records import Run
 
 NS_PER_MS = 1e6
+MOMENTS = 20_000  # enough that L is known to a part in a thousand
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +35,15 @@ class Little:
         return self.in_system / self.expected - 1
 
 
-def littles_law(run: Run, moments: int = 20_000) -> Little:
+def littles_law(run: Run) -> Little:
     """Little's law over a whole run, warm-up included: it starts and ends empty.
 
-    L comes from counting at ``moments`` points in time, W from each request's own stay, so a slip
+    L comes from counting at ``MOMENTS`` points in time, W from each request's own stay, so a slip
     in either (a unit, a missing request, a wrong clock) shows.
     """
     start, end = _times(run.table, "sent_ns"), _times(run.table, "end_ns")
     span_ns = end.max() - start.min()
-    at = start.min() + (np.arange(moments) + 0.5) * (span_ns / moments)
+    at = start.min() + (np.arange(MOMENTS) + 0.5) * (span_ns / MOMENTS)
     inside = np.searchsorted(np.sort(start), at, "right") - np.searchsorted(np.sort(end), at, "right")
     rate = len(start) / (span_ns / 1e9)
     stay = float((end - start).mean() / 1e9)
@@ -79,26 +80,24 @@ def transfer_ms(run: Run) -> np.ndarray:
     return (_stage(run, "transfer_end") - _stage(run, "prefill_end")) / NS_PER_MS
 
 
-def served_rps(run: Run, stage: str = "prefill_end") -> float:
-    """Requests a second that passed ``stage``, over the middle eight tenths of them."""
-    passed = np.sort(_stage(run, stage))
+def served_rps(run: Run) -> float:
+    """Requests a second that ended their prefill, over the middle eight tenths of them."""
+    passed = np.sort(_stage(run, "prefill_end"))
     low, high = len(passed) // 10, len(passed) - 1 - len(passed) // 10
     return float((high - low) / ((passed[high] - passed[low]) / 1e9))
 
 
-def queue_by_hand_ms(arrivals_ms: np.ndarray, service_ms: float, servers: int = 1) -> np.ndarray:
-    """Waits in a first-come queue with equal services, computed arrival by arrival.
+def queue_by_hand_ms(arrivals_ms: np.ndarray, service_ms: float) -> np.ndarray:
+    """Waits before one first-come server with equal services, by Lindley's recursion.
 
-    With one server this is Lindley's recursion.  It needs no Poisson arrivals, so it must agree
+    It needs no Poisson arrivals, so it must agree
     with a simulated FIFO server to the digit, where M/D/1 agrees on average.
     """
-    free = np.zeros(servers)
-    waits = []
+    free_ms, waits = 0.0, []
     for at in np.asarray(arrivals_ms, float):
-        server = int(free.argmin())
-        begin = max(at, free[server])
+        begin = max(at, free_ms)
         waits.append(begin - at)
-        free[server] = begin + service_ms
+        free_ms = begin + service_ms
     return np.array(waits)
 
 

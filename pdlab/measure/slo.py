@@ -131,31 +131,31 @@ class Report:
 # ---------------------------------------------------------------- small statistics
 
 
-def stats(values: np.ndarray, scale: float = 1.0) -> Stats:
-    """Mean, percentiles (numpy linear) and maximum of ``values / scale``; order does not matter."""
-    if not len(values):
+def stats(values_ns: np.ndarray) -> Stats:
+    """Mean, percentiles (numpy linear) and maximum in ms of times in ns; order does not matter."""
+    if not len(values_ns):
         return Stats(0)
-    if values.dtype.kind == "f":
-        values = np.sort(values)  # one order of summing: permuting the requests changes no digit
-    p50, p95, p99 = np.percentile(values, [50, 95, 99], method="linear")
+    if values_ns.dtype.kind == "f":
+        values_ns = np.sort(values_ns)  # one order of summing: permuting the requests changes no digit
+    p50, p95, p99 = np.percentile(values_ns, [50, 95, 99], method="linear")
     # whole nanoseconds add up exactly, as long as 64 bits hold their sum
-    exact = values.dtype.kind == "f" or float(np.abs(values).max()) * len(values) < 2**63
-    mean = (values if exact else values.astype(float)).sum() / len(values)
-    return Stats(len(values), *(float(x) / scale for x in (mean, p50, p95, p99, values.max())))
+    exact = values_ns.dtype.kind == "f" or float(np.abs(values_ns).max()) * len(values_ns) < 2**63
+    mean = (values_ns if exact else values_ns.astype(float)).sum() / len(values_ns)
+    return Stats(len(values_ns), *(float(x) / NS_PER_MS for x in (mean, p50, p95, p99, values_ns.max())))
 
 
-def wilson(good: int, n: int, z: float = Z_95) -> tuple[float, float] | None:
+def wilson(good: int, n: int) -> tuple[float, float] | None:
     """Wilson's score interval for a share of ``good`` in ``n``; None for n = 0."""
     if n == 0:
         return None
-    p, z2 = good / n, z * z
+    p, z2 = good / n, Z_95 * Z_95
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    half = Z_95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     # rounding may not leave the ends a hair inside
     return 0.0 if good == 0 else centre - half, 1.0 if good == n else centre + half
 
 
-def requests_needed(attainment_min: float, z: float = Z_95) -> int:
+def requests_needed(attainment_min: float) -> int:
     """The fewest requests with which a flawless run shows ``attainment_min``: its Wilson bound reaches it.
 
     With n of n good the lower bound is n / (n + z²), so n >= z² p / (1 - p): 73 for 95 %.
@@ -163,7 +163,7 @@ def requests_needed(attainment_min: float, z: float = Z_95) -> int:
     """
     if attainment_min >= 1:
         return 1
-    return max(1, math.ceil(z * z * attainment_min / (1 - attainment_min) - 1e-9))
+    return max(1, math.ceil(Z_95 * Z_95 * attainment_min / (1 - attainment_min) - 1e-9))
 
 
 # ---------------------------------------------------------------- columns
@@ -475,7 +475,7 @@ def analyse(
     tpot_known = c.ok & c.verified & c.has_times & c.has_tokens & (c.tokens >= output_tokens_minimum_for_tpot)
     tpot = (c.last - c.first)[tpot_known] / np.maximum(c.tokens[tpot_known] - 1, 1)
     lagging = c.has_sent & c.has_scheduled
-    lag = stats((c.sent - c.scheduled)[lagging], NS_PER_MS)
+    lag = stats((c.sent - c.scheduled)[lagging])
     trend = _queue_trend(c, bool(summary.get("starts_unknown")))
     gates = [
         _attainment_gate(attainment, acceptance.slo_attainment_min),
@@ -494,11 +494,11 @@ def analyse(
         error_rate=failed / c.n if c.n else None, window_s=window_s, window_source=window_source,
         throughput_rps=float((c.ok & inside).sum() / window_s) if window_s else None,
         goodput_rps=float((good & inside).sum() / window_s) if window_s and not unknown.any() else None,
-        ttft_ms=stats((c.first - c.sent)[timed], NS_PER_MS),
-        ttft_from_schedule_ms=stats((c.first - c.scheduled)[due], NS_PER_MS),
-        tpot_ms=stats(tpot, NS_PER_MS), itl_ms=_itl(c, summary),
-        max_itl_ms=stats(c.max_gap[c.ok & c.has_frames & (c.tokens > 1)], NS_PER_MS),
-        e2e_ms=stats((c.last - c.sent)[timed], NS_PER_MS), joint_attainment=attainment,
+        ttft_ms=stats((c.first - c.sent)[timed]),
+        ttft_from_schedule_ms=stats((c.first - c.scheduled)[due]),
+        tpot_ms=stats(tpot), itl_ms=_itl(c, summary),
+        max_itl_ms=stats(c.max_gap[c.ok & c.has_frames & (c.tokens > 1)]),
+        e2e_ms=stats((c.last - c.sent)[timed]), joint_attainment=attainment,
         dispatch_lag_ms=lag, queue_trend=trend, gates=gates, verdict=verdict(gates),
         notes=_notes(run, c, unknown, doubtful),
     )  # fmt: skip
@@ -507,7 +507,7 @@ def analyse(
 def _itl(c: _Columns, summary: dict[str, Any]) -> Stats:
     """Pooled gaps; from a source without them, what it states run-wide and nothing more."""
     if len(c.pooled_gaps):
-        return stats(c.pooled_gaps, NS_PER_MS)
+        return stats(c.pooled_gaps)
     known = {key: summary.get(f"itl_{key}_ms") for key in ("mean", "p50", "p95", "p99", "max")}
     return Stats(0, **known)
 

@@ -64,13 +64,6 @@ class Kind:
     groups: int = 1
 
 
-MIXED = (
-    Kind("short", 0.5, prompt_tokens=300, output_tokens=150),
-    Kind("long", 0.2, prompt_tokens=4000, output_tokens=200),
-    Kind("shared", 0.3, prompt_tokens=2000, output_tokens=200, shared_tokens=1536, groups=4),
-)
-
-
 # ── arrivals ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -88,12 +81,6 @@ def poisson_ms(rate_rps: float, count: int, seed: int) -> list[float]:
         now -= math.log(1.0 - stream.random()) * 1000.0 / rate_rps
         times.append(now)
     return times
-
-
-def fixed_ms(rate_rps: float, count: int) -> list[float]:
-    """``count`` arrival times in ms, evenly spaced, the first at 0."""
-    positive(rate_rps, "a rate in requests/s", "rate_rps")
-    return [i * 1000.0 / rate_rps for i in range(count)]
 
 
 # ── populations ─────────────────────────────────────────────────────────────────────────────

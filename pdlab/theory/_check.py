@@ -8,16 +8,14 @@ from numbers import Integral, Real
 from pdlab.errors import BadInput
 
 
-def whole(value: object, name: str, *, low: int = 1, high: int = 10**9, do: str = "") -> int:
+def whole(value: object, name: str, *, low: int = 1, high: int = 10**9) -> int:
     """``value`` as an int in [low, high]; booleans, strings, floats and NaN are refused.
 
     numpy integers count as integers.  Raises ``BadInput`` that names ``name``.
     """
     expected = f"a whole number from {low} to {high:,}"
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise BadInput(shown(value), expected, name, do)
-    if not low <= value <= high:
-        raise BadInput(shown(value), expected, name, do)
+    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= value <= high:
+        raise BadInput(shown(value), expected, name)
     return int(value)
 
 

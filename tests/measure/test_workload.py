@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from pdlab.course import cli
 from pdlab.errors import BadInput
 from pdlab.measure import traces, workload
-from pdlab.measure.workload import MIXED, Kind, Request
+from pdlab.measure.workload import Kind, Request
 from tests.shared import shared_data
 
 POISSON = workload.poisson_ms(4, 2000, seed=7)
+MIXED = (
+    Kind("short", 0.5, prompt_tokens=300, output_tokens=150),
+    Kind("long", 0.2, prompt_tokens=4000, output_tokens=200),
+    Kind("shared", 0.3, prompt_tokens=2000, output_tokens=200, shared_tokens=1536, groups=4),
+)
 
 
 def test_poisson_is_one_unstretched_stream():
@@ -36,11 +41,6 @@ def test_poisson_seed_pins_the_values():
     assert workload.poisson_ms(2, 2, seed=0) == pytest.approx([930.303556, 1639.618132])
 
 
-def test_fixed_arrivals_start_at_once_and_keep_their_gap():
-    """Four requests a second are 250 ms apart."""
-    assert workload.fixed_ms(4, 3) == [0, 250, 500]
-
-
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
 def test_an_impossible_rate_is_refused(rate):
     """A rate must be a finite number above 0."""
@@ -60,7 +60,7 @@ def test_population_is_seeded_and_independent_of_the_rate():
 
 def test_shared_prefixes_are_shared_within_a_group_only():
     """Two groups of 1,024 common tokens: prompts share 8 blocks of 128, or none."""
-    trace = workload.uniform(2000, 10, workload.fixed_ms(1, 40), 128, shared_tokens=1024, groups=2)
+    trace = workload.uniform(2000, 10, range(0, 40_000, 1000), 128, shared_tokens=1024, groups=2)
     heads = {r.hash_ids[:8] for r in trace}
     tails = [i for r in trace for i in r.hash_ids[8:]]
     assert len(heads) == 2 and len(tails) == len(set(tails)) == 40 * 8
@@ -76,7 +76,7 @@ def test_a_prefix_longer_than_the_prompt_is_refused():
 
 def test_window_and_scale_keep_the_pattern():
     """A slice starts its own clock; half the time is twice the rate."""
-    trace = workload.uniform(10, 1, workload.fixed_ms(1, 10), 16)
+    trace = workload.uniform(10, 1, range(0, 10_000, 1000), 16)
     cut = workload.window(trace, 3000, 6000)
     assert [(r.seq, r.at_ms) for r in cut] == [(0, 0), (1, 1000), (2, 2000)]
     assert [r.at_ms for r in workload.scale_time(cut, 0.5)] == [0, 500, 1000]
@@ -280,7 +280,7 @@ def test_azure_traces_match_their_published_facts(name, rows, prompt, output, se
 def test_the_trace_command_prints_a_table_or_json(tmp_path, capsys):
     """People get a table, programs one JSON document, and bad input exits 2 with the line."""
     path = tmp_path / "t.jsonl"
-    traces.write_trace(workload.uniform(300, 9, workload.fixed_ms(2, 5), 128), path)
+    traces.write_trace(workload.uniform(300, 9, range(0, 2500, 500), 128), path)
     assert cli.main(["trace", str(path)]) == 0
     assert "5 over 2.0 s" in capsys.readouterr().out
     assert cli.main(["trace", str(path), "--json"]) == 0

@@ -75,12 +75,12 @@ class Account:
         return bad == 0 and sum(self.client.values()) == self.asked
 
 
-def schedule(count: int, seed: int, share: float = SHARE) -> list[Ask]:
+def schedule(count: int, seed: int) -> list[Ask]:
     """The requests and their faults, the same for the same seed."""
     draw = random.Random(seed)
     return [
         Ask(number, draw.randint(20, 700), draw.randint(4, 24),
-            draw.choice(KINDS) if draw.random() < share else "", draw.uniform(0.2, 3.0))
+            draw.choice(KINDS) if draw.random() < SHARE else "", draw.uniform(0.2, 3.0))
         for number in range(count)
     ]  # fmt: skip
 

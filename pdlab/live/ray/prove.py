@@ -39,9 +39,9 @@ SETTLE_S, STILL_S = 45.0, 8.0  # Ray exports each process's metrics every few se
 PROOF = "proof.json"
 
 
-def plan(path: Path = PLAN) -> plans.Plan:
+def plan() -> plans.Plan:
     """The plan with ``tiny`` in float32 and little memory."""
-    loaded = plans.load(path)
+    loaded = plans.load(PLAN)
     small = {"model": "tiny", "dtype": "float32", "kv_cache_bytes": 1 << 27, "max_model_len": 2048,
              "max_num_batched_tokens": [1024], "max_num_seqs": 16}  # fmt: skip
     return loaded.model_copy(update={"live": loaded.live.model_copy(update=small)})
