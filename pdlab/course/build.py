@@ -28,6 +28,7 @@ from nbformat.reader import NotJSONError
 
 from pdlab.course import kernels, source
 from pdlab.course.stored import compared_cells, conceal, text_of
+from pdlab.documents import write_whole
 from pdlab.errors import BadInput
 from pdlab.live import budget
 
@@ -128,7 +129,7 @@ def _one(path: Path, notebook: NotebookNode, verdict: str, check: bool, run: boo
         product.problems = [f"{path}: {line}" for line in _differences(old, notebook)] if stored else [f"{path}: missing"]
     else:
         path.parent.mkdir(exist_ok=True)
-        _write(path, text)
+        write_whole(path, text)
         product.state = "written"
     return product
 
@@ -273,13 +274,6 @@ def _read(path: Path) -> NotebookNode | None:
         return None
 
 
-def _write(path: Path, text: str) -> None:
-    """Write so that a reader sees the old file or the new one, never half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold a folder's lock: builds of different notebooks may overlap in time."""
@@ -322,4 +316,4 @@ def _floor(root: Path, products: list[Product], check: bool, accept_fewer: bool)
             else:
                 floor[name] = product.compared
         if floor != stored and not check:
-            _write(file, json.dumps(floor, indent=1, sort_keys=True) + "\n")
+            write_whole(file, json.dumps(floor, indent=1, sort_keys=True) + "\n")

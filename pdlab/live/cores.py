@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.errors import BadInput
 from pdlab.live import budget
 
@@ -205,7 +206,7 @@ def write(out: Path, found: dict[str, Any]) -> None:
         notes="one loop on the last core, its neighbour on the first; medians",
     )  # fmt: skip
     records.write_provenance(out, about)
-    (out / CORES).write_text(json.dumps(found) + "\n")
+    write_whole(out / CORES, json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.errors import BadInput
 from pdlab.live import dynamo_log, env, keeper, netns, policy, provenance
 from pdlab.live.post import post_json
@@ -279,7 +280,7 @@ def record(out: Path, settings: Sequence[Setting] = SETTINGS) -> dict[str, Any]:
               "no time in this run says anything about a server.",
     )  # fmt: skip
     records.write_provenance(out, about)
-    (out / DECISIONS).write_text(_text(document))
+    write_whole(out / DECISIONS, _text(document))
     return document
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.errors import Failed
 from pdlab.live import netns, provenance
 from pdlab.live import router_steps as steps
@@ -104,7 +105,7 @@ def _measure(out: Path, model: str, prompts: Sequence[int], own_interface: bool)
                 rows.append(_row(entry, len(rows)))
     ledger["provenance"] = document
     records.write_run(out, records.table_from_rows(rows), document)
-    (out / LEDGER).write_text(json.dumps(ledger, indent=1) + "\n")
+    write_whole(out / LEDGER, json.dumps(ledger, indent=1) + "\n")
 
 
 def _background() -> float:

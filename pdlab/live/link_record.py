@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.live import link, provenance
 from pdlab.measure import records
 
@@ -51,5 +52,5 @@ def record(out: Path) -> dict[str, Any]:
         return json.loads((out / LINK).read_text())
     document = measure()
     records.write_provenance(out, document["provenance"])
-    (out / LINK).write_text(json.dumps(document, indent=None, separators=(",", ":")) + "\n")
+    write_whole(out / LINK, json.dumps(document, separators=(",", ":")) + "\n")
     return document

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.live import client, env, serve, sweep
 from pdlab.live.front import routed
 from pdlab.live.placement import BLOCK_SIZE
@@ -154,7 +155,7 @@ def keep_decisions(
             "reason": one["reason"], "choice": one["choice"],
             "prefill": names.get(one["prefill"]), "decode": names[one["decode"]],
         }))  # fmt: skip
-    path.write_text("\n".join(lines) + "\n")
+    write_whole(path, "\n".join(lines) + "\n")
 
 
 def read_decisions(directory: Path) -> list[dict[str, Any]]:

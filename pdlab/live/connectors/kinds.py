@@ -25,7 +25,6 @@ from pdlab.live.spec import LOOPBACK
 
 BLOCK_SIZE = 128
 LEASE_S = 30.0
-SOURCE = "vllm:prompt_tokens_by_source_total"
 FAIL = {"kv_load_failure_policy": "fail"}
 TCP_LINE = re.compile(r"pulled \S+: \d+ blocks, (\d+) bytes")
 MOONCAKE_LINE = re.compile(r"pushed (\d+) bytes in ([\d.]+) s")
@@ -45,10 +44,6 @@ class Pair(Scene):
     def __init__(self, kind: Kind, deployment: Deployment, site: Site) -> None:
         super().__init__(deployment, LEASE_S)
         self.kind, self.site = kind, site
-
-    def external_tokens(self) -> int:
-        """Prompt tokens that decode says it got from outside, so far."""
-        return round(self.number(self.decode, SOURCE, source="external_kv_transfer"))
 
     def forget(self) -> None:
         """Empty every prefix cache and the store, so that the next prompt is new to all."""

@@ -15,7 +15,8 @@ from typing import Any
 
 from pdlab.live import netns
 from pdlab.live.connectors import env, failures
-from pdlab.live.connectors.kinds import BLOCK_SIZE, SOURCE, Kind, Pair, Site, stored_bytes
+from pdlab.live.connectors.kinds import BLOCK_SIZE, Kind, Pair, Site, stored_bytes
+from pdlab.live.faults.scene import SOURCE
 from pdlab.live.microscope import tokens
 from pdlab.live.serve import Deployment, ServerFailed, Spec, free_ports
 from pdlab.theory import kv

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.errors import BadInput, Failed
 from pdlab.live import netns, provenance
 from pdlab.live.connectors import env
@@ -41,7 +42,7 @@ def run(kinds: Sequence[Kind], out: Path | None = None, logs: Path | None = None
     if out:
         records.write_provenance(out, document["provenance"])
         lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in document["rows"])
-        (out / TABLE).write_text(f"[\n{lines}\n]\n")
+        write_whole(out / TABLE, f"[\n{lines}\n]\n")
     return [Row(**row) for row in document["rows"]]
 
 

@@ -210,9 +210,9 @@ def wrong_port(scene: Scene) -> Seen:
        "HTTP 200 and wrong tokens, with no error anywhere")
 def stale(scene: Scene) -> Seen:
     first, second = scene.prompt(PROMPT), scene.prompt(PROMPT)
-    fetched = _fetched(scene)
+    fetched = scene.external_tokens()
     answer = scene.pull(second, scene.prefilled(first), OUTPUT).wait()
-    return Seen(f"{_new(scene, fetched):.0f} tokens of another prompt were fetched", answer, second)
+    return Seen(f"{_new(scene, fetched)} tokens of another prompt were fetched", answer, second)
 
 
 @fault("lease over before the pull", "nixl", "decode comes after the lease has ended, before the blocks are used again",
@@ -387,9 +387,9 @@ def dtype_mismatch(scene: Scene) -> Seen:
 def weights_mismatch(scene: Scene) -> Seen:
     if "dummy" not in scene.arguments(scene.prefill) or "dummy" in scene.arguments(scene.decode):
         raise NotInjected("both servers hold the same weights")
-    fetched = _fetched(scene)
+    fetched = scene.external_tokens()
     seen = _mismatch(scene, "")
-    return replace(seen, injected=f"{_new(scene, fetched):.0f} tokens of a model with random weights were fetched")
+    return replace(seen, injected=f"{_new(scene, fetched)} tokens of a model with random weights were fetched")
 
 
 def _mismatch(scene: Scene, what: str) -> Seen:
@@ -405,13 +405,8 @@ def _dropped(scene: Scene, server: Server, finished: float) -> None:
         raise NotInjected("the request was finished before its client left")
 
 
-def _fetched(scene: Scene) -> float:
-    """Prompt tokens that decode has fetched so far."""
-    return scene.counters(scene.decode).get("from_external_kv_transfer", 0.0)
-
-
-def _new(scene: Scene, before: float) -> float:
+def _new(scene: Scene, before: int) -> int:
     """Tokens fetched since.  Without any, wrong blocks cannot have come."""
-    if (new := _fetched(scene) - before) <= 0:
+    if (new := scene.external_tokens() - before) <= 0:
         raise NotInjected("decode fetched nothing")
     return new

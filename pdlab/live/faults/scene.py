@@ -24,6 +24,7 @@ from pdlab.live.serve import Deployment, Server
 
 POLL_S = 0.01
 PATIENCE_S = 60.0
+SOURCE = "vllm:prompt_tokens_by_source_total"
 WATCHED = {  # short name → the server's own counter
     "failed_transfers": "vllm:nixl_num_failed_transfers_total",
     "failed_notifications": "vllm:nixl_num_failed_notifications_total",
@@ -110,9 +111,13 @@ class Scene:
         found = {short: page.total(name) or 0.0 for short, name in WATCHED.items()}
         found |= {
             f"from_{source}": value
-            for source, value in page.by_label("vllm:prompt_tokens_by_source_total", "source").items()
+            for source, value in page.by_label(SOURCE, "source").items()
         }
         return found
+
+    def external_tokens(self) -> int:
+        """Prompt tokens that decode says it got from outside, so far."""
+        return round(self.number(self.decode, SOURCE, source="external_kv_transfer"))
 
     def used_share(self, server: Server) -> float:
         """Share of a server's KV blocks in use, 0 to 1."""

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.live import provenance
 from pdlab.live.faults.scene import Answer, NotInjected, Scene
 from pdlab.live.faults.table import GRACE_S, LEASE_S, Say, compare, pair
@@ -151,7 +152,7 @@ def run(count: int = 1000, seed: int = 5, kills: int = 3, out: Path | None = Non
         soaking.compare(asks, account)
     if out:
         records.write_provenance(out, about)
-        (out / SOAK).write_text(json.dumps(asdict(account), indent=1) + "\n")
+        write_whole(out / SOAK, json.dumps(asdict(account), indent=1) + "\n")
     return account
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from pdlab.documents import write_whole
 from pdlab.errors import BadInput
 from pdlab.live import provenance
 from pdlab.live.faults.catalogue import CATALOGUE, Fault
@@ -201,13 +202,8 @@ def _write(out: Path, result: Result, about: dict[str, Any]) -> None:
         "tries_that_injected_nothing": dict(+tries),
         "runs_that_came_to_nothing": {name: why for name, why in result.given_up.items() if why},
     }}  # fmt: skip
-    for name, text in (
-        (TABLE, f"[\n{lines}\n]\n"),
-        (records.PROVENANCE, json.dumps(records.check_provenance(document), indent=2) + "\n"),
-    ):
-        part = out / f"{name}.part"
-        part.write_text(text)
-        part.rename(out / name)
+    write_whole(out / TABLE, f"[\n{lines}\n]\n")
+    records.write_provenance(out, document)
 
 
 def read(directory: Path) -> list[Row]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from pdlab.documents import write_whole
 from pdlab.live import env as live_env
 from pdlab.live import metrics, models, provenance
 from pdlab.live.microscope import tokens
@@ -170,4 +171,4 @@ def _write(out: Path, proof: dict[str, Any], model: models.Model, wanted: plans.
     )  # fmt: skip
     about["versions"] = env.versions()
     records.write_provenance(out, about)
-    (out / PROOF).write_text(json.dumps(proof, indent=1) + "\n")
+    write_whole(out / PROOF, json.dumps(proof, indent=1) + "\n")

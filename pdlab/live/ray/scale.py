@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.live import models, provenance
 from pdlab.live.microscope import tokens
 from pdlab.live.ray import deploy, env, prove, render
@@ -114,7 +115,7 @@ def record(out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
     )  # fmt: skip
     about["versions"] = env.versions()
     records.write_provenance(out, about)
-    (out / SCALE).write_text(json.dumps(found, indent=1) + "\n")
+    write_whole(out / SCALE, json.dumps(found, indent=1) + "\n")
     return found
 
 
