@@ -153,9 +153,11 @@ def test_the_death_of_the_keeper_ends_the_server(tmp_path: Path, monkeypatch: py
     assert gone([server.pid])
 
 
-def test_a_server_that_ends_gives_its_status() -> None:
+def test_a_server_that_ends_gives_its_status(tmp_path: Path) -> None:
     """The keeper ends with the server's status; 128 + signal where one ended it."""
-    process, _ = hold("sh", "-c", "sleep 0.5; exit 7")
+    os.mkfifo(leave := tmp_path / "leave")
+    process, _ = hold("sh", "-c", f"read word <'{leave}'; exit 7")
+    leave.write_text("now\n")
     assert process.wait(10) == 7
     process, server = hold("sleep", "300")
     server.send_signal(signal.SIGKILL)
