@@ -28,7 +28,7 @@ import numpy as np
 from pdlab.course import *
 from pdlab.course import lab_sums
 from pdlab.course.own import moved_bytes, served, shape_of
-from pdlab.live import microscope, sweep
+from pdlab.live import microscope, sweep, tuned
 from pdlab.measure import compare, episodes, plan, records, slo
 from pdlab.theory import kv
 
@@ -171,6 +171,8 @@ chunk = main[f"aggregated-{cache}-{rates[0]:g}rps"].provenance["summary"]["chunk
 if not tuning:
     print(f"this sweep holds no tuning: aggregated serving ran with chunks of {chunk} tokens,")
     print("chosen elsewhere or by nobody")
+if passed_by_none := tuned.warning(run / "tuning"):
+    print(passed_by_none)
 show_table(
     rows,
     ["aggregated with", "requests", "attainment", "TTFT p50 (ms)", "TPOT p50 (ms)", "longest gap p50 (ms)",
@@ -199,7 +201,7 @@ opponent = max(
 ### END SOLUTION
 
 # %% check="L2.2"
-check("L2.2", opponent, expected=sweep.chosen(run / "tuning") or chunk)
+check("L2.2", opponent, expected=tuned.chosen(run / "tuning") or chunk)
 
 # %% [markdown]
 """

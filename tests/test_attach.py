@@ -13,8 +13,8 @@ from fake_deployment import script, write_plan
 from fake_http import Peer, plain, tokens
 
 from pdlab.course import cli
-from pdlab.errors import BadInput, Failed
-from pdlab.live import attach, direct, load, metrics, post, sweep
+from pdlab.errors import BadInput
+from pdlab.live import attach, direct, load, metrics, post, sweep, tuned
 from pdlab.live.env import ROOT
 from pdlab.live.front import routed
 from pdlab.live.serve import free_ports
@@ -121,9 +121,9 @@ def test_tuning_ends_with_the_choice_that_a_sweep_makes(plan_path: Path, tmp_pat
             sent = [one.json for one in peer.posts() if one.json["prompt"][0] != 100]
         assert len(sent) >= 2 + 8 and not (out / "sweep.json").exists()
         told.append(capsys.readouterr())
-    assert "still to be tried: chunks of 128 tokens" in told[0].err and "512: 100.0%" in told[1].err
+    assert "still to be tried: chunks of 128 tokens" in told[0].err and re.search(r"^ +512 +8 +100.0%", told[1].err, re.MULTILINE)
     assert "TUNED: chunks of 512 tokens. Render the comparison with --chunk 512" in told[1].err  # a script shows stderr alone
-    assert sweep.chosen(out / sweep.TUNING) == 512
+    assert tuned.chosen(out / sweep.TUNING) == 512
     entries = records.read_sweep(out / sweep.TUNING).entries
     assert [entry.design for entry in entries] == ["aggregated chunk 128", "aggregated chunk 512"]
     about = entries[0].read().provenance["summary"]
@@ -144,15 +144,24 @@ def test_tuning_ends_with_the_choice_that_a_sweep_makes(plan_path: Path, tmp_pat
             attach.run(plan_path, out, "aggregated", peer.url, {}, None, 64, tune=True)
 
 
-def test_a_tuning_in_which_nothing_was_good_enough_chooses_nothing(tmp_path: Path) -> None:
-    """Where no size lets a request meet its targets, the shortest gap would choose the smallest chunk: none is chosen."""
+def test_a_tuning_in_which_nothing_was_good_enough_chooses_nothing_unless_told_to(tmp_path: Path, capsys) -> None:
+    """Where no size lets a request meet its targets, the shortest gap would choose the smallest chunk: only --least-bad takes it."""
     plan_path = write_plan(tmp_path, offered_rates_rps=[40], duration_seconds=0.2)
     plan_path.write_text(plan_path.read_text().replace("ttft_max_ms: ", "ttft_max_ms: 0.000"))
+    out = tmp_path / "out"
     with closed_server(0.0) as peer:
-        attach.run(plan_path, tmp_path / "out", "aggregated", peer.url, {}, None, 128, lambda _: None, True)
-        with pytest.raises(Failed, match="no chunk size let any request meet its targets"):
-            attach.run(plan_path, tmp_path / "out", "aggregated", peer.url, {}, None, 512, lambda _: None, True)
-    assert sweep.chosen(tmp_path / "out" / sweep.TUNING) is None
+        assert attach_command(plan_path, peer, out, 128, "--tune") == 0
+        assert attach_command(plan_path, peer, out, 512, "--tune") == 1
+        told = capsys.readouterr().err
+        assert "no chunk size let any request meet its targets" in told and "NO CHUNK SIZE PASSED" in told and "--least-bad" in told
+        assert tuned.chosen(out / sweep.TUNING) is None
+        asked = len(peer.posts())
+        assert attach_command(plan_path, peer, out, 512, "--tune", "--least-bad") == 0
+        assert len(peer.posts()) == asked and (size := tuned.chosen(out / sweep.TUNING)) in (128, 512)
+        assert f"TUNED: chunks of {size} tokens" in capsys.readouterr().err
+        assert attach_command(plan_path, peer, out, 512, "--least-bad") == 2
+        assert attach_command(plan_path, peer, out, 128) == 0
+        assert "NO CHUNK SIZE PASSED" in capsys.readouterr().err
 
 
 def test_a_sweep_says_that_nobody_tuned_its_opponent(plan_path: Path) -> None:

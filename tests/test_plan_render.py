@@ -238,6 +238,7 @@ def test_every_flag_is_explained_and_every_explanation_is_of_a_flag() -> None:
         for program, used in flags.used(files.values()).items():
             met.setdefault(program, set()).update(used)
     met["vllm serve"].add("--revision")  # no shipped plan pins one yet
+    met["pdlab attach"].add("--least-bad")  # only where it is asked for
     # these two depend on the machine that renders: an OpenMP library, and a pause on few cores
     met["environment"] |= {"LD_PRELOAD", "KMP_BLOCKTIME"}
     assert {program: set(every) for program, every in explained.items()} == met
@@ -322,6 +323,11 @@ def test_an_opponent_that_nobody_tuned_is_not_rendered(tmp_path: Path) -> None:
     for options in ({"chunk_tokens": 512}, {"designs": ["disaggregated"]}):
         with pytest.raises(BadInput, match="--tune alone"):
             targets.render(plan, "local", **options, tune=True)
+    with pytest.raises(BadInput, match="--least-bad without --tune"):
+        targets.render(plan, "local", chunk_tokens=512, least_bad=True)
+    text = targets.render(plan, "local", tune=True, least_bad=True)["run.sh"]
+    runs = [words for words in pdlab_commands({"run.sh": text}) if words[0] == "attach"]
+    assert "--tune --least-bad`" in text and len(runs) == 4 and all("--least-bad" in words for words in runs)
     document = yaml.safe_load(plan.read_text())
     document["live"]["max_num_batched_tokens"] = [512]
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(document))

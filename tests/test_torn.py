@@ -9,7 +9,7 @@ import pytest
 
 from pdlab import documents
 from pdlab.errors import BadInput
-from pdlab.live import environment, models, simulate, sweep
+from pdlab.live import environment, models, simulate, sweep, tuned
 from pdlab.measure.caches import SERVER_METRICS
 
 PLANS = Path(__file__).resolve().parents[1] / "data" / "plans"
@@ -72,9 +72,9 @@ def test_a_sweep_that_could_not_start_leaves_its_directory_free(tmp_path, monkey
 @pytest.mark.parametrize("text", ["", '{"chunk_tokens": 51', "[]", "{}", '{"chunk_tokens": "x"}', '{"chunk_tokens": 0}', "\xff"])
 def test_a_torn_file_is_named_with_what_to_do(tmp_path, text):
     """The chosen chunk size and the simulator's hashes: bad input.  An environment's stamp and a model's sums: made again."""
-    (tmp_path / sweep.CHOICE).write_bytes(text.encode("latin-1"))
+    (tmp_path / tuned.CHOICE).write_bytes(text.encode("latin-1"))
     with pytest.raises(BadInput, match=r"choice\.json.*--tune"):
-        sweep.chosen(tmp_path)
+        tuned.chosen(tmp_path)
     (tmp_path / simulate.HASHES).write_bytes(text.encode("latin-1"))
     if text not in ("{}", '{"chunk_tokens": "x"}'):
         with pytest.raises(BadInput, match=simulate.HASHES):

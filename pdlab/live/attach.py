@@ -17,7 +17,7 @@ from typing import Any
 
 from pdlab.documents import parse_json
 from pdlab.errors import BadInput, Failed
-from pdlab.live import client, direct, load, metrics, sweep
+from pdlab.live import client, direct, load, metrics, sweep, tuned
 from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records, workload
@@ -105,7 +105,7 @@ def _of_its_cache(base_url: str) -> dict[str, Any]:
 
 def run(
     plan_path: Path, out: Path, design: str, url: str, servers: Mapping[str, str], router_log: Path | None,
-    chunk_tokens: int | None = None, say: sweep.Say | None = None, tune: bool = False,
+    chunk_tokens: int | None = None, say: sweep.Say | None = None, tune: bool = False, least_bad: bool = False,
 ) -> int | None:  # fmt: skip
     """The plan's runs of ``design`` below ``out``; those of the other design are left for another call.
 
@@ -118,7 +118,8 @@ def run(
     one replica does alone, as in ``pdlab sweep --tune``: it is asked directly while the others are idle.
 
     ``tune`` sends the one run by which ``pdlab sweep --tune`` judges a chunk size, that of these
-    servers.  The call that makes the last of the plan's sizes gives the choice.
+    servers.  The call that makes the last of the plan's sizes gives the choice; where no request met its
+    targets with any size, which tells none from another, only with ``least_bad``.
     """
     if router_log and not servers:
         raise BadInput("no --server", "each server behind the router, as NAME=URL", "--server")
@@ -152,8 +153,8 @@ def run(
 
     opened = sweep.opened(plan_path, out, True, say, Attached)
     if tune:
-        return _tune(opened, plan_path)
-    chunk, choice = attached.chunk_tokens, sweep.chosen(out / sweep.TUNING) if design == "aggregated" else None
+        return _tune(opened, plan_path, least_bad)
+    chunk, choice = attached.chunk_tokens, tuned.chosen(out / sweep.TUNING, say) if design == "aggregated" else None
     if choice not in (None, chunk):
         say(f"NOT AS TUNED: these servers have chunks of {chunk} tokens; the tuning in {out} chose {choice}.")
     single = [sweep.single_case(plan, chunk)] if choice == chunk and len(attached.servers) > 1 else []
@@ -166,7 +167,7 @@ def run(
     return None
 
 
-def _tune(attached: sweep.Sweep, plan_path: Path) -> int | None:
+def _tune(attached: sweep.Sweep, plan_path: Path, least_bad: bool) -> int | None:
     """This chunk size's run; with all there, the choice."""
     plan, directory, cases = attached.plan, attached.out / sweep.TUNING, sweep.tuning_cases(attached.plan)
     attached.expect(cases)
@@ -174,15 +175,17 @@ def _tune(attached: sweep.Sweep, plan_path: Path) -> int | None:
     if left := [str(case.chunk_tokens) for case in cases if not client.is_finished(directory / case.name)]:
         attached.say(f"still to be tried: chunks of {', '.join(left)} tokens")
         return None
-    found = sweep.tried(plan, directory, cases)
-    if not any(one["attainment"] for one in found):
+    choice = tuned.choose(plan, sweep.tuning_runs(plan, attached.out))
+    for line in choice.lines():
+        attached.say(line)
+    if not choice.told_apart and not least_bad:
         raise Failed(
-            f"At {cases[0].rate_rps:g} requests/s, the plan's highest rate, no chunk size let any request meet its targets: that "
-            "tells none from another. Tune with a plan whose highest rate is lower."
+            f"At {choice.rate_rps:g} requests/s, the plan's highest rate, no chunk size let any request meet its targets: that "
+            "tells none from another. Tune with a plan whose highest rate is lower. To take the size with the shortest gaps "
+            "all the same: --least-bad, which `pdlab plan render --tune` takes as well."
         )
-    best = sweep.choose(plan, directory, cases)
-    met = ", ".join(f"{one['chunk_tokens']}: {one['attainment']:.1%}" for one in found)
-    attached.say(f"requests that met their targets at {cases[0].rate_rps:g} requests/s, by chunk size: {met}")
+    tuned.keep(directory, choice)
+    best = choice.chunk_tokens
     attached.say(f"TUNED: chunks of {best} tokens. Render the comparison with --chunk {best} (pdlab plan render).")
     return best
 

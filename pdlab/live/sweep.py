@@ -21,23 +21,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pdlab.documents import parse_json, write_whole
+from pdlab.documents import write_whole
 from pdlab.errors import BadInput
-from pdlab.live import client, load, metrics, provenance, serve
+from pdlab.live import client, load, metrics, provenance, serve, tuned
 from pdlab.live.client_loop import LEAD_NS
 from pdlab.live.front import routed
 from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records, slo, traces, workload
 from pdlab.measure.caches import SERVER_METRICS
-from pdlab.theory._check import shown
 
 SETTLE_S = 0.5  # for the router to log what the client has just received
 SAMPLE_S = 2.0  # between two looks at the servers' counters: each look costs the server some ms
 START_S = 30.0  # a guess at a deployment's start, for the time left
 TUNING = "tuning"
-CHOICE = "choice.json"
-_AGAIN = "Tune again (--tune), or name a size with --chunk."
 WANTED = (
     "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
     "vllm:prompt_tokens_by_source_total", "vllm:num_preemptions_total",
@@ -385,13 +382,17 @@ def _all_of_it(sweep: Sweep, plan_path: Path, tune: bool, chunk_tokens: int | No
     single_goodput = None
     if tune:
         sweep.group(out / TUNING, plan_path, tuning_cases(plan))
-        chunk_tokens = choose(plan, out / TUNING, tuning_cases(plan))
+        choice = tuned.choose(plan, tuning_runs(plan, out))
+        tuned.keep(out / TUNING, choice)
+        chunk_tokens = choice.chunk_tokens
+        for line in choice.lines():
+            say(line)
         say(f"aggregated serving is tuned to chunks of {chunk_tokens} tokens")
         alone = single_case(plan, chunk_tokens)
         sweep.group(out / TUNING, plan_path, [alone], among=tuning_cases(plan))
         single_goodput = goodput(plan, out / TUNING / alone.name)
     elif chunk_tokens is None:
-        chunk_tokens = chosen(out / TUNING) or untuned(plan, say)
+        chunk_tokens = tuned.chosen(out / TUNING, say) or untuned(plan, say)
     sweep.single = (plan.comparison.offered_rates_rps[-1], single_goodput)
     sweep.group(out, plan_path, main_cases(plan, chunk_tokens))
     return out
@@ -406,39 +407,9 @@ def untuned(plan: plans.Plan, say: Say) -> int:
     return sizes[0]
 
 
-def choose(plan: plans.Plan, directory: Path, cases: Sequence[Case]) -> int:
-    """The chunk size with the highest attainment over all offered; of equals, the lower p99 gap.
-
-    The choice and what it was made from are kept in ``choice.json``.
-    """
-    found = tried(plan, directory, cases)
-    best = max(found, key=lambda one: (one["attainment"], -(one["itl_p99_ms"] or 0)))
-    write_whole(directory / CHOICE, json.dumps({"chunk_tokens": best["chunk_tokens"], "tried": found}, indent=2) + "\n")
-    return best["chunk_tokens"]
-
-
-def tried(plan: plans.Plan, directory: Path, cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """What each chunk size came to: attainment over all offered, and the p99 gap in ms."""
-    found = []
-    for case in cases:
-        report = slo.analyse(records.read_run(directory / case.name), plan.acceptance)
-        found.append(
-            {"chunk_tokens": case.chunk_tokens, "attainment": report.joint_attainment.all_offered or 0.0,
-             "itl_p99_ms": report.itl_ms.p99}
-        )  # fmt: skip
-    return found
-
-
-def chosen(directory: Path) -> int | None:
-    """The chunk size that an earlier tuning chose, if there was one."""
-    path = directory / CHOICE
-    if not path.exists():
-        return None
-    choice = parse_json(path.read_bytes(), str(path), do=_AGAIN)
-    size = choice.get("chunk_tokens") if isinstance(choice, dict) else None
-    if not isinstance(size, int) or size < 1:
-        raise BadInput(shown(choice), "chunk_tokens, a whole number above 0", str(path), _AGAIN)
-    return size
+def tuning_runs(plan: plans.Plan, out: Path) -> dict[int, Path]:
+    """Chunk size → the directory of its tuning run below ``out``."""
+    return {size: out / TUNING / case.name for size, case in zip(chunk_sizes(plan), tuning_cases(plan), strict=True)}
 
 
 def goodput(plan: plans.Plan, directory: Path) -> float | None:

@@ -22,6 +22,8 @@ def add(sub: argparse._SubParsersAction) -> None:
     parser.add_argument("--chunk", type=options.whole(), metavar="TOKENS", help="the chunk size that aggregated servers run with")
     parser.add_argument("--tune", action="store_true",
                         help="instead of the plan's runs the one that this chunk size is judged by; the last of them names the best")  # fmt: skip
+    parser.add_argument("--least-bad", action="store_true",
+                        help="with --tune: name one where no request met its targets with any size, too")  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="one directory for both designs; what is there is kept")  # fmt: skip
     add_json_flag(parser)
@@ -39,8 +41,11 @@ def run(args: argparse.Namespace) -> int:
         if not equals or not name or not url.startswith("http") or name in servers:
             raise BadInput(f"{text!r}", "NAME=URL, each name once", "--server")
         servers[name] = url
+    if args.least_bad and not args.tune:
+        raise BadInput("--least-bad without --tune", "both: it is about the choice that --tune makes", "--least-bad")
     try:
-        chosen = attach.run(args.plan, args.out, args.design, args.url, servers, args.router_log, args.chunk, tune=args.tune)
+        chosen = attach.run(args.plan, args.out, args.design, args.url, servers, args.router_log, args.chunk,
+                            tune=args.tune, least_bad=args.least_bad)  # fmt: skip
     except Failed as error:
         raise Failed(f"{error}\nWhat was measured is kept: run the same command again to go on.") from error
     if args.json:

@@ -32,6 +32,8 @@ def add(sub: Any) -> None:
                         help="aggregated serving's chunk size, where the plan names several (see --tune)")  # fmt: skip
     render.add_argument("--tune", action="store_true",
                         help="write out what chooses that size instead: a run with each of the plan's")  # fmt: skip
+    render.add_argument("--least-bad", action="store_true",
+                        help="with --tune: name one where no request met its targets with any size, too")  # fmt: skip
     render.add_argument("--image", metavar="NAME", help="kubernetes: the course's image in your registry (see the Dockerfile)")
     render.add_argument("--explain", action="store_true", help="print why each flag is there, instead of the files")
     render.add_argument("--verify", action="store_true",
@@ -77,7 +79,7 @@ def run_render(args: argparse.Namespace) -> int:
     from pdlab.measure import plan as plans
 
     designs = (args.design,) if args.design else paper.DESIGNS
-    files = targets.render(args.file, args.target, designs, args.model, args.chunk, args.image, args.tune)
+    files = targets.render(args.file, args.target, designs, args.model, args.chunk, args.image, args.tune, args.least_bad)
     for one in paper.remarks(plans.load(args.file), designs, args.chunk):
         print(f"note: {one}", file=sys.stderr)
     if args.out:

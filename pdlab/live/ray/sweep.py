@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pdlab.live import client, env, load, models, sweep
+from pdlab.live import client, env, load, models, sweep, tuned
 from pdlab.live.ray import calls, deploy, prove, wires
 from pdlab.live.ray import env as ray_env
 from pdlab.measure import plan as plans
@@ -32,7 +32,8 @@ EXPORT_S, SETTLE_S = 10.0, 20.0  # Ray exports each process's metrics every few 
 
 def run_sweep(plan_path: str | Path, out: str | Path, resume: bool = False, chunk_tokens: int | None = None, **more: Any) -> Path:
     """As ``pdlab.live.sweep.run_sweep``; nothing is tuned here, so ``chunk_tokens`` is lab L2's choice unless given."""
-    return sweep.run_sweep(plan_path, out, resume, False, chunk_tokens or sweep.chosen(TUNED), kind=Sweep, **more)
+    chunk_tokens = chunk_tokens or tuned.chosen(TUNED, more.get("say", sweep.aloud))
+    return sweep.run_sweep(plan_path, out, resume, False, chunk_tokens, kind=Sweep, **more)
 
 
 def run_case(

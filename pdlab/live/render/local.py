@@ -53,7 +53,7 @@ def head(asked: paper.Asked, how: str, texts: Sequence[str]) -> str:
     else:
         status = "For a processor, where such a file has been run."
     words = f"pdlab plan render {shlex.quote(shown(asked.path))} --target {asked.target}"
-    words += f" --chunk {asked.chunk_tokens}" if asked.chunk_tokens else " --tune" if asked.tune else ""
+    words += "".join(f" {one}" for one in (["--chunk", str(asked.chunk_tokens)] if asked.chunk_tokens else asked.tuning))
     said = [f"Rendered by `{words}`.", status, *([_tuning(asked.plan)] if asked.tune else []), *paper.remarks(asked.plan, asked.designs, asked.chunk_tokens), *how.split("\n")]
     lines = [line for one in said for line in ([f"# {one}"] if one.startswith(INDENT) else _wrapped(one))]
     return "\n".join(lines) + f"\n#\n# Flags, and why they are there:\n{flags.notes(texts)}"

@@ -57,6 +57,12 @@ class Asked:
     chunk_tokens: int | None = None
     image: str | None = None  # the course's own, for targets whose pods need one
     tune: bool = False
+    least_bad: bool = False
+
+    @property
+    def tuning(self) -> list[str]:
+        """The options of a tuning, for the commands that take them."""
+        return [*(["--tune"] if self.tune else []), *(["--least-bad"] if self.least_bad else [])]
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ def _sheet(asked: Asked, side: Side, plan_path: str, out: str, pdlab: str, namin
 def attach(asked: Asked, side: Side, plan_path: str, out: str, pdlab: str) -> list[str]:
     """What sends a side's load: the plan's runs, or for tuning the one run that a chunk size is judged by."""
     words = [pdlab, "attach", plan_path, "--design", side.design, "--url", ROUTER_URL, "--out", out]
-    return [*words, *(["--chunk", str(side.chunk_tokens)] if side.chunk_tokens else []), *(["--tune"] if asked.tune else [])]
+    return [*words, *(["--chunk", str(side.chunk_tokens)] if side.chunk_tokens else []), *asked.tuning]
 
 
 def link_first(asked: Asked) -> bool:

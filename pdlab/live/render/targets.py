@@ -19,10 +19,12 @@ WRITTEN = {"comparison": {"model_revision"}, "deployments": {"disaggregated": {"
 def render(
     path: Path, target: str, designs: Sequence[paper.Design] = paper.DESIGNS, model: str | None = None,
     chunk_tokens: int | None = None, image: str | None = None, tune: bool = False,
+    least_bad: bool = False,
 ) -> dict[str, str]:  # fmt: skip
     """The files of a plan for a target: name → text.  BadInput where that plan does not go there.
 
-    ``tune`` gives the files that choose aggregated serving's chunk size, instead of the comparison's.
+    ``tune`` gives the files that choose aggregated serving's chunk size, instead of the comparison's;
+    ``least_bad`` has them name one where no request met its targets with any size, too.
     """
     if target not in TARGETS:
         raise BadInput(f"target {target!r}", " or ".join(TARGETS), "--target")
@@ -33,9 +35,11 @@ def render(
         beside = path.with_name(f"{path.stem}-live.yaml")
         do = f"{beside} has one." if beside.exists() else "Without it a plan can only be simulated."
         raise BadInput("no live section", "one that says how servers start", str(path), do)
+    if least_bad and not tune:
+        raise BadInput("--least-bad without --tune", "both: it is about the choice that --tune makes", "--least-bad")
     if tune:
         designs = _tuned(plan, path, designs, chunk_tokens)
-    asked = paper.Asked(plan, path, target, tuple(designs), model, chunk_tokens, image, tune)
+    asked = paper.Asked(plan, path, target, tuple(designs), model, chunk_tokens, image, tune, least_bad)
     _one_line(asked)
     return TARGETS[target](asked)
 
