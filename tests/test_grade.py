@@ -15,7 +15,7 @@ import psutil
 import pytest
 from nbformat.v4 import new_code_cell
 
-from pdlab.course import answers, exercises, grade, grade_merge, grade_sandbox, reading
+from pdlab.course import answers, exercises, grade, grade_merge, grade_report, grade_sandbox, reading
 from pdlab.errors import BadInput
 from tests.gradecourse import ANSWERS, learner, write_course
 
@@ -133,7 +133,7 @@ def outcomes(report: grade.Report) -> dict[str, str]:
     return {result.id: result.outcome for result in report.exercises}
 
 
-def result(report: grade.Report, name: str) -> grade.Result:
+def result(report: grade.Report, name: str) -> grade_report.Result:
     return next(result for result in report.exercises if result.id == name)
 
 

@@ -1,7 +1,7 @@
 """Grade learners' notebooks: their answers in the course's notebook, run by nbval, confined.
 
 Each notebook is merged (grade_merge), run in a temporary copy of the course (grade_run, under
-grade_sandbox) and reported exercise by exercise.  A cell that ends the kernel, or has to be ended
+grade_sandbox) and reported exercise by exercise (grade_report).  A cell that ends the kernel, or has to be ended
 with it, is left out and the rest is run again; the first outcome of an exercise stands.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,71 +29,9 @@ import yaml
 from pdlab.course import exercises, grade_merge, grade_sandbox, kernels
 from pdlab.course.checks import GRADING, JOB
 from pdlab.course.grade_merge import Backbone, Merge
+from pdlab.course.grade_report import Limits, Records, Report, notes, printable, result
 from pdlab.course.warm import Child, Warm
 from pdlab.errors import BadInput
-
-
-MOST_SAID = 1_000  # characters of a message; what a learner wrote may stand in it
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one notebook may use."""
-
-    cell_s: float = 20.0
-    notebook_s: float = 240.0
-    memory_mb: int = 2048
-
-    @property
-    def memory_bytes(self) -> int:
-        return self.memory_mb * 1_000_000
-
-
-@dataclass
-class Result:
-    """How one exercise stands.  ``kind`` names the mistake; ``notes`` is what else is to be told."""
-
-    id: str
-    title: str
-    outcome: str
-    points: int
-    max_points: int
-    kind: str = ""
-    message: str = ""
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Report:
-    """One graded notebook, or the reason why it could not be graded."""
-
-    notebook: str
-    course_notebook: str = ""
-    exercises: list[Result] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-    error: str = ""
-
-    @property
-    def points(self) -> int:
-        return sum(result.points for result in self.exercises)
-
-    @property
-    def max_points(self) -> int:
-        return sum(result.max_points for result in self.exercises)
-
-    def document(self) -> dict[str, Any]:
-        """The report as JSON."""
-        return {
-            "notebook": self.notebook,
-            "course_notebook": self.course_notebook or None,
-            "points": self.points,
-            "max_points": self.max_points,
-            "seconds": round(self.seconds, 1),
-            "error": self.error or None,
-            "notes": self.notes,
-            "exercises": [vars(result) for result in self.exercises],
-        }
 
 
 def grade(paths: list[Path], limits: Limits = Limits(), jobs: int | None = None) -> list[Report]:
@@ -124,7 +60,7 @@ def _grade_one(path: Path, answers: list[Backbone], limits: Limits, judge: Warm)
         if "No space left on device" in str(error):
             report.error = f"{path}: no room for a copy of the course in {tempfile.gettempdir()}. Free some, or set TMPDIR to another folder"
             return report
-        what = _printable(f"{type(error).__name__}: {error}")[:300]
+        what = printable(f"{type(error).__name__}: {error}")[:300]
         report.error = f"{path}: the grader failed on this notebook ({what})"
     return report
 
@@ -140,13 +76,10 @@ def _fill(report: Report, path: Path, answers: list[Backbone], limits: Limits, j
     except RuntimeError as error:
         report.error = f"{path}: its kernel did not start ({error}). Run pdlab doctor, and grade it again"
         return
-    report.notes = [_printable(note) for note in merged.notes + _notes(merged, records, culprits, limits)]
+    report.notes = [printable(note) for note in merged.notes + notes(merged, records, culprits, limits)]
     for exercise_id in merged.exercises:
-        report.exercises.append(_result(exercise_id, merged, records, culprits, limits))
+        report.exercises.append(result(exercise_id, merged, records, culprits, limits))
     report.seconds = time.monotonic() - started
-
-
-Records = dict[str, dict[str, Any]]
 
 
 def _run_to_the_end(merged: Merge, limits: Limits, deadline: float, judge: Warm) -> tuple[Records, dict[str, str]]:
@@ -324,97 +257,3 @@ def _font_lists() -> list[Path]:
     cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folders = [Path(os.environ["MPLCONFIGDIR"])] if "MPLCONFIGDIR" in os.environ else [cache_home / "matplotlib"]
     return [path for folder in folders for path in folder.glob("fontlist-*.json")]
-
-
-def _result(exercise_id: str, merged: Merge, records: Records, culprits: dict[str, str], limits: Limits) -> Result:
-    """One exercise's line of the report."""
-    exercise = exercises.find(exercise_id)
-    result = Result(exercise_id, exercise.title, "not yet", 0, exercise.points)
-    check = next((r for r in records.values() if r["role"] == "check" and r["exercise"] == exercise_id), None)
-    answer = next((r for r in records.values() if r["role"] == "answer" and r["exercise"] == exercise_id), None)
-    trouble = _trouble(answer, culprits, limits)
-    judged = check and check["feedback"]
-    if judged:
-        result.outcome, result.kind, result.message = judged["outcome"], judged["kind"], judged["says"]
-    if judged and result.outcome == "correct":
-        if check["green"]:
-            result.points = exercise.points
-        else:
-            result.outcome, result.kind = "not yet", "course-stale"
-            result.message = "right, but the course's stored output says something else; rebuild the course (pdlab build)"
-    elif trouble:
-        result.outcome, (result.kind, result.message) = "not yet", trouble
-    elif exercise_id in merged.missing:
-        result.outcome, result.kind = "not attempted", "no-cell"
-        result.message = f"no cell for it: neither its cell id nor a first line '# Exercise {exercise_id}'"
-    elif check is None:
-        result.kind, result.message = "no-time", f"the notebook used up its {limits.notebook_s:g} s before it"
-    elif not judged:
-        result.outcome, result.kind, result.message = _unjudged(exercise_id, merged, check, culprits, limits)
-    result.message = _printable(result.message)[:MOST_SAID]
-    notes = merged.exercise_notes.get(exercise_id, [])
-    result.notes = [note for note in notes if result.outcome != "correct" or note != grade_merge.STORED_CORRECT]
-    return result
-
-
-def _unjudged(
-    exercise_id: str, merged: Merge, check: dict[str, Any], culprits: dict[str, str], limits: Limits
-) -> tuple[str, str, str]:
-    """What to say where the check cell itself did not come through."""
-    source = next(cell.source for cell in merged.cells if cell.role == "answer" and cell.exercise == exercise_id)
-    if check["error"] and check["error"][0] == "NameError":
-        if all(line.strip().startswith("#") or not line.strip() for line in source.splitlines()):
-            return "not attempted", "empty-cell", "its cell is empty"
-        return "not yet", "no-name", f"its cell does not set the name that is checked: {check['error'][1]}"
-    kind, says = _trouble(check, culprits, limits) or ("check-failed", "its check did not come through")
-    return "not yet", kind, says.replace("its cell", "the answer, when it is checked,")
-
-
-def _trouble(record: dict[str, Any] | None, culprits: dict[str, str], limits: Limits) -> tuple[str, str] | None:
-    """The kind and the words for a cell that did not end well; None for one that did."""
-    if record is None:
-        return None
-    state = culprits.get(record["key"], record["state"])
-    said = {
-        "timeout": f"its cell ran for more than {limits.cell_s:g} s and was stopped",
-        "died": "its cell ended the kernel",
-        "memory": f"its cell took more than {limits.memory_mb} MB and was stopped",
-        "flood": "its cell printed without end and was stopped",
-        "processes": "its cell started too many processes and was stopped",
-        "skipped": "its cell is marked to be skipped",
-    }
-    if state in said:
-        return state, said[state]
-    if record["error"]:
-        name, text = (*record["error"], "")[:2]
-        if name == "MemoryError":
-            return "memory", f"its cell needs more than {limits.memory_mb} MB"
-        text = re.sub(r"\((?:\S+\.py|<[^>]*>|<unknown>), (line \d+)\)", r"(\1)", text)
-        return ("syntax-error" if name in _SYNTAX else "raises"), f"its cell raises {name}" + (f": {text}" if text else "")
-    return None
-
-
-def _printable(text: str) -> str:
-    """Text of a learner's making without what could move a terminal's cursor."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
-_SYNTAX = ("SyntaxError", "IndentationError", "TabError")
-
-
-def _notes(merged: Merge, records: Records, culprits: dict[str, str], limits: Limits) -> list[str]:
-    """What is to be told about cells that belong to no exercise."""
-    notes = []
-    for cell in merged.cells:
-        record = records.get(cell.key)
-        if cell.role in ("extra", "guess") and (trouble := _trouble(record, culprits, limits)):
-            first = next(iter(cell.source.strip().splitlines()), "")
-            which = "an added cell" if cell.role == "extra" else "a cell with a guess"
-            notes.append(f"{which} ({first[:50]!r}): {trouble[1].replace('its cell', 'it')}")
-    # The list of guesses follows the learner's, so it is not compared with the course's.
-    given = [cell.key for cell in merged.cells if cell.role == "given" and "guesses(" not in cell.source]
-    differing = sum(key in records and not records[key]["green"] for key in given)
-    if differing:
-        cells = "one given cell shows" if differing == 1 else f"{differing} given cells show"
-        notes.append(f"{cells} something else than in the course, with these answers")
-    return notes

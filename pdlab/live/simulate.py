@@ -20,7 +20,7 @@ from typing import Any
 
 from pdlab.documents import parse_json, write_whole
 from pdlab.errors import BadInput, Failed
-from pdlab.live import aisim_worker
+from pdlab.live import aisim_worker, provenance
 from pdlab.live.env import ROOT, SIM
 from pdlab.live.sim_points import Point, points, workload
 from pdlab.measure import records
@@ -261,7 +261,7 @@ def runs(plan_path: str | Path, only: str | None = None) -> Iterator[tuple[Point
     wanted = [point for point in points(plan) if point.path.startswith(only or "")]
     if not wanted:
         raise BadInput(repr(only), "the beginning of a point's path, as main/ or splits/", "--only")
-    simulator, digest, commit = version(), plans.sha256(plan_path), _commit()
+    simulator, digest, commit = version(), plans.sha256(plan_path), provenance.commit()
     with tempfile.TemporaryDirectory(prefix="pdlab-sim-") as temporary:
         folder = Path(temporary)
         traces = {point.path: workload(point, plan, base) for point in wanted}
@@ -340,13 +340,6 @@ def _entry(point: Point) -> dict[str, Any]:
 def _trace_path(named: str) -> Path:
     """A plan names its trace from the project's root; a path from here works as well."""
     return Path(named) if Path(named).exists() else ROOT / named
-
-
-def _commit() -> str | None:
-    asked = subprocess.run(
-        ["git", "-C", ROOT, "rev-parse", "HEAD"], check=False, capture_output=True, text=True
-    )
-    return asked.stdout.strip() or None
 
 
 def read_hashes(out: Path) -> dict[str, str]:
