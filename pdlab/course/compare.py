@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pdlab.course.answers import Bag, is_finite, is_number
@@ -45,6 +46,10 @@ class Rules:
         folded = key(mapping_key)
         return replace(self, choices=dict(self.choices_by_key).get(folded, self.choices), unit=dict(self.unit_by_key).get(folded, self.unit))
 
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        return {word(choice): word(choice) for choice in self.choices} | dict(self.synonyms)
+
     def meant(self, plain: Any) -> str:
         """A word, with its synonyms made one.
 
@@ -54,7 +59,7 @@ class Rules:
         """
         if isinstance(plain, str) and len(plain.strip()) > MOST_CHOICE:
             return plain
-        known = {word(choice): word(choice) for choice in self.choices} | dict(self.synonyms)
+        known = self._known
         if not isinstance(plain, str) or word(plain) in known:
             return known.get(word(plain), word(plain))
         if word(bare(plain)) in known:

@@ -10,8 +10,10 @@ import ast
 import importlib
 import os
 import re
-from functools import cache
+from fractions import Fraction
+from functools import cache, lru_cache
 from pathlib import Path
+from types import CodeType
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -25,15 +27,12 @@ Label = Literal["hypothetical", "published", "simulated", "measured"]
 # Names that an expression of the registry may use, and where they live.
 _HOMES = {
     "np": "numpy",
-    "pd": "pandas",
     "math": "math",
     "json": "json",
-    "pint": "pint",
-    **{name: f"pdlab.theory.{name}" for name in ("kv", "link", "roofline", "topology", "queueing")},
-    **{name: f"pdlab.measure.{name}" for name in ("records", "episodes", "slo", "plan", "compare", "workload", "importers")},
-    **{name: f"pdlab.live.{name}" for name in ("simulate", "router", "routing", "sweep", "metrics", "policy", "prefixes")},
+    **{name: f"pdlab.theory.{name}" for name in ("kv", "link", "roofline", "queueing")},
+    **{name: f"pdlab.measure.{name}" for name in ("records", "episodes", "slo", "plan")},
+    **{name: f"pdlab.live.{name}" for name in ("policy", "prefixes")},
 }
-_CLASSES = {"Fraction": "fractions", "Decimal": "decimal", "Path": "pathlib", "timedelta": "datetime"}
 
 
 class _Strict(BaseModel):
@@ -245,33 +244,36 @@ def find(exercise_id: str) -> Exercise:
 
 
 def evaluate(expression: str, where: str, **names: Any) -> Any:
-    """The value of a registry expression over numpy, pandas and pdlab's own modules.
+    """The value of a registry expression over numpy and pdlab's own modules.
 
     A block of statements is allowed too: its value is the last function or variable it defines.
     Raises BadInput when it cannot be evaluated.
     """
     try:
-        tree = ast.parse(expression.strip())
-        space = {"__builtins__": __builtins__, "__name__": "registry"} | _namespace(tree) | names
-        *before, last = tree.body
-        if isinstance(last, ast.Expr):
-            exec(compile(ast.Module(before, []), where, "exec"), space)
-            return eval(compile(ast.Expression(last.value), where, "eval"), space)
-        exec(compile(tree, where, "exec"), space)
-        name = last.name if isinstance(last, ast.FunctionDef) else last.targets[0].id
-        return space[name]
+        before, value, used = _compiled(expression, where)
+        space = {"__builtins__": __builtins__, "__name__": "registry"} | _namespace(used) | names
+        exec(before, space)
+        return eval(value, space)
     except Exception as error:
         raise BadInput(f"{expression!r} ({type(error).__name__}: {error})", "a Python expression", where) from error
 
 
-def _namespace(tree: ast.Module) -> dict[str, Any]:
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    found = {name: importlib.import_module(_HOMES[name]) for name in used & set(_HOMES)}
-    found |= {name: getattr(importlib.import_module(_CLASSES[name]), name) for name in used & set(_CLASSES)}
-    if "Q" in used:
-        import pint
+@lru_cache(maxsize=4096)
+def _compiled(expression: str, where: str) -> tuple[CodeType, CodeType, frozenset[str]]:
+    """What to run, what gives the value then, and the names that either uses."""
+    tree = ast.parse(expression.strip())
+    used = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    *before, last = tree.body
+    if isinstance(last, ast.Expr):
+        return compile(ast.Module(before, []), where, "exec"), compile(ast.Expression(last.value), where, "eval"), used
+    name = last.name if isinstance(last, ast.FunctionDef) else last.targets[0].id
+    return compile(tree, where, "exec"), compile(name, where, "eval"), used
 
-        found["Q"] = pint.get_application_registry().Quantity
+
+def _namespace(used: frozenset[str]) -> dict[str, Any]:
+    found = {name: importlib.import_module(_HOMES[name]) for name in used & set(_HOMES)}
+    if "Fraction" in used:
+        found["Fraction"] = Fraction
     if "DATA" in used:
         found["DATA"] = folder().parent
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from pdlab.course import units
@@ -140,9 +141,12 @@ def truth(plain: Any) -> bool:
 
 def word(plain: Any) -> str:
     """A word without case, spaces, hyphens or a closing dot, so that honest spellings are one."""
-    if isinstance(plain, bool):
-        return "yes" if plain else "no"
-    text = re.sub(r"[\s_\-‐-―]+", "", str(plain).casefold()).strip(".,;:!?'\"`")
+    return _folded(str(plain))
+
+
+@lru_cache(maxsize=1024)  # the same few choices are folded for each word of an answer
+def _folded(text: str) -> str:
+    text = re.sub(r"[\s_\-‐-―]+", "", text.casefold()).strip(".,;:!?'\"`")
     return {"true": "yes", "false": "no"}.get(text, text)
 
 
