@@ -6,6 +6,8 @@
 
 By default the lab shows a recorded run. After `make live-env`, start JupyterLab with `PDLAB_LIVE=1` in its environment, and the same cells measure here; that takes about nine minutes on two cores.
 
+A run of your own, from another machine, opens here as well: `pdlab record routing --out DIR` there, then start JupyterLab with `PDLAB_RUN_L4=DIR`. Plan, tables and checks are then those of your run. The text between them goes on telling of the recorded one: where your tables disagree with it, that is your result.
+
 At the end you have sent one trace through one pair of servers under five routing rules, checked what the router believed against what a server counted, and you know how large a difference has to be before this run lets you name a winner.
 
 ## Claim card
@@ -25,10 +27,13 @@ from collections import Counter
 import numpy as np
 
 from pdlab.course import *
+from pdlab.course.own import served
 from pdlab.live import policy, routing, sweep
 from pdlab.measure import compare, plan, records, slo
 
-the_plan = plan.load(routing.PLAN)
+own = own_routing("L4")  # the folder that PDLAB_RUN_L4 names, if it names one
+PLAN_FILE = own / "plan.yaml" if own else routing.PLAN
+the_plan = plan.load(PLAN_FILE)
 RULES = routing.RULES
 
 # %% [markdown]
@@ -68,7 +73,7 @@ The trace was drawn before any run. All answers have 32 tokens.
 """
 
 # %%
-base = sweep.read_workload(routing.PLAN, the_plan)
+base = sweep.read_workload(PLAN_FILE, the_plan)
 trace = sweep.requests(the_plan, routing.cases(the_plan)[0], base)
 WHAT = {
     "short": "cold, nothing in common with any other",
@@ -157,7 +162,7 @@ The next cell gets the runs, recorded or live, and says which. One pair of serve
 """
 
 # %%
-run = lab_run("routing", routing.record)
+run = lab_run("routing", routing.record, own=own)
 
 # %%
 runs = {entry.design: entry.read() for entry in records.read_sweep(run).entries}
@@ -167,6 +172,7 @@ for design, one in runs.items():
     assert len(set(one.table["request_id"].to_pylist())) == len(status) == len(trace)
     assert set(status) <= {"ok", "failed", "rejected", "timeout", "cancelled"}
 rate_rps = runs["all-remote"].provenance["offered_rate_rps"]
+servers = served(the_plan, runs) if own else "SmolLM2-135M on vLLM, two cores"
 print(f"{len(runs)} runs of {len(trace)} requests, every offered request with one row and one status")
 print(f"offered: {rate_rps:g} requests/s")
 
@@ -199,7 +205,7 @@ show_table(
         for rule, found in lone.items() for r in found
     ],
     ["prefill", "prompt (tokens)", "TTFT (ms)", "TPOT (ms)", "longest gap (ms)"],
-    caption="Requests that were alone on the pair", label="measured", source="SmolLM2-135M on vLLM, two cores",
+    caption="Requests that were alone on the pair", label="measured", source=servers,
     run=run / routing.ALONE / "all-remote",
 )
 slowest = max(first_ms(r) for found in lone.values() for r in found)
@@ -382,7 +388,7 @@ middle = {design: {kind: float(np.median(ttft_ms(one, kind))) for kind in WHAT} 
 axes = figure(
     f"A short prompt waits {middle['all-remote']['short']:,.0f} ms with all remote, "
     f"{middle['llm-d:200']['short']:,.0f} ms under llm-d:200 (medians)",
-    label="measured", source="SmolLM2-135M on vLLM, two cores", run=run / "all-remote",
+    label="measured", source=servers, run=run / "all-remote",
     panels=(1, 3), size=(10.5, 4.6), xlog=True, sharex=True, sharey=True,
 )
 for ax, kind in zip(axes, WHAT):
@@ -433,7 +439,7 @@ show_table(
     ["rule", "offered", "attainment", "95 % interval", "TTFT p50 (ms)", "TPOT p50 (ms)", "longest gap p50 (ms)",
      "longest gap of all (ms)", "moved (MB)"],
     caption=f"Six runs of one trace at {rate_rps:g} requests/s", label="measured",
-    source="SmolLM2-135M on vLLM, two cores", run=run / "all-remote",
+    source=servers, run=run / "all-remote",
 )
 
 # %% [markdown]
@@ -458,7 +464,7 @@ show_table(
     [[design, *(f"{share:.2f}" for share in shares.values())] for design, shares in within.items()],
     ["rule", *(f"met {name}" for name in within["all-remote"])],
     caption="Share of the offered requests that met each target by itself", label="measured",
-    source="SmolLM2-135M on vLLM, two cores", run=run / "all-remote",
+    source=servers, run=run / "all-remote",
 )
 
 # %% [markdown]
@@ -567,7 +573,7 @@ show_table(
     [[name, *(marks[gates[row].result] for gates in verdicts.values())] for row, name in enumerate(names)],
     ["gate", *verdicts],
     caption="May a run be compared with all-remote?", label="measured",
-    source="SmolLM2-135M on vLLM, two cores", run=run / "all-remote",
+    source=servers, run=run / "all-remote",
 )
 
 # %% [markdown]

@@ -44,3 +44,9 @@ def test_medians_and_the_mean_in_the_system():
     """Medians are taken hop by hop; of two requests of 1 and 3 s within 4 s one is in the system on average."""
     assert lab_sums.own_medians([[("a", 0, 10), ("b", 2, 5)], [("a", 0, 20), ("b", 2, 5)], [("a", 0, 90)]]) == {"a": 17, "b": 3}
     assert lab_sums.mean_in_system([0, 10**9], [10**9, 4 * 10**9]) == 1
+
+
+def test_a_curve_contradicts_one_bandwidth_where_a_size_gets_half_of_anothers_rate():
+    """Lab L1's statement on any run, the learner's own as well: a flat curve cannot contradict it, one of several that bends can."""
+    assert lab_sums.one_bandwidth([1.0, 1.5, 1.9]) == "not shown"
+    assert lab_sums.one_bandwidth([1.0, 1.5, 1.9], [0.4, 3.0, 0.9]) == "contradicted"

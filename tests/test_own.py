@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from minicourse import ROOT
 
-from pdlab.course import cli, evidence, kernels, labs, own
+from pdlab.course import cli, evidence, kernels, labs, own, own_records
 from pdlab.errors import BadInput
 from pdlab.live import env, sweep
 from pdlab.live.render import kubernetes, paper
@@ -117,6 +117,88 @@ def test_lab_l2_asks_its_own_sweep() -> None:
     source = (ROOT / "solutions/L2-sweep.py").read_text()
     assert 'own_sweep("L2")' in source and source.count("own=own") == 1 and "moved_bytes(the_plan" in source
     assert (MINIATURE / own.PLAN).exists() and (MINIATURE / RUN / sweep.SERVER_METRICS).exists()
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `pdlab record` leaves on another machine, named for labs L1 and L4."""
+    folder = tmp_path / "elsewhere"
+    for name in ("link", "nixl-bytes", "routing"):
+        shutil.copytree(ROOT / "data/runs" / name, folder / name)
+    monkeypatch.setenv("PDLAB_RUN_L1", str(folder))
+    monkeypatch.setenv("PDLAB_RUN_L4", str(folder / "routing"))
+    return folder
+
+
+def test_records_from_elsewhere_are_opened_and_labelled_as_ones_own(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """L1 takes both of its runs, L4 its one; a label names the machine, or the plan's budget where a plan lies there."""
+    assert own_records.own_link("L1") == recorded and own_records.own_routing("L4") == recorded / "routing"
+    assert labs.lab_run("link", lambda d: pytest.fail("measured"), own=recorded / "link") == recorded / "link"
+    assert capsys.readouterr().out.startswith("your own: measured on 20")
+    for run, whose in (("nixl-bytes", "2 cores of "), ("link", "2 cores of "), ("routing/llm-d-200", "2 CPU cores (20")):
+        assert str(evidence.evidence("measured", "x", recorded / run)).startswith(f"measured, your own machine: {whose}")
+    assert "(recorded 20" in str(evidence.evidence("measured", "x", ROOT / "data/runs/link"))
+
+
+def test_without_their_variables_l1_and_l4_show_the_recorded_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unset or empty, there is none."""
+    for lab, opens in (("L1", own_records.own_link), ("L4", own_records.own_routing)):
+        monkeypatch.delenv(f"PDLAB_RUN_{lab}", raising=False)
+        assert opens(lab) is None
+        monkeypatch.setenv(f"PDLAB_RUN_{lab}", "")
+        assert opens(lab) is None
+
+
+def change(path: Path, edit) -> None:
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+SPOILT = {
+    "no bytes": ("L1", lambda d: shutil.rmtree(d / "nixl-bytes"), "no nixl-bytes/ledger.json, expected a folder with link"),
+    "nothing": ("L1", shutil.rmtree, "no link/link.json and no nixl-bytes/ledger.json"),
+    "one transport": ("L1", lambda d: change(d / "link/link.json", lambda t: t["transports"].pop("tcp")), "16 sizes over shm and tcp"),
+    "few sizes": ("L1", lambda d: change(d / "link/link.json", lambda t: t["transports"]["shm"]["messages"].__delitem__(slice(15))), "other messages"),
+    "torn": ("L1", lambda d: change(d / "link/link.json", lambda t: t.pop("transports")), "without 'transports'"),
+    "other prompts": ("L1", lambda d: change(d / "nixl-bytes/ledger.json", lambda t: t["entries"].pop()), "other transfers"),
+    "other model": ("L1", lambda d: change(d / "nixl-bytes/provenance.json", lambda t: t["summary"]["model"].update(name="tiny")), "model tiny in blocks of 128"),
+    "shared interface": ("L1", lambda d: change(d / "nixl-bytes/ledger.json", lambda t: t.update(own_interface=False)), "user namespaces"),
+    "simulated link": ("L1", lambda d: change(d / "link/provenance.json", lambda t: t.update(label="simulated")), "one that was measured"),
+    "no sweep": ("L4", lambda d: (d / "routing/sweep.json").unlink(), "pdlab record routing"),
+    "no rule": ("L4", lambda d: shutil.rmtree(d / "routing/dynamo-200-0.7"), "no dynamo-200-0.7/provenance.json"),
+    "no lone requests": ("L4", lambda d: shutil.rmtree(d / "routing/alone"), "alone/all-local"),
+    "no counters": ("L4", lambda d: (d / "routing/all-remote/server_metrics.jsonl").unlink(), "all-remote/server_metrics.jsonl"),
+    "simulated": ("L4", lambda d: change(d / "routing/all-local/provenance.json", lambda t: t.update(label="simulated")), "one that was measured"),
+    "other blocks": ("L4", lambda d: plan_text(d, "block_size: 128", "block_size: 64"), "blocks of 64 tokens, expected smollm2 in blocks of 128"),
+    "other served model": ("L4", lambda d: plan_text(d, "model: smollm2", "model: tiny"), "model tiny"),
+    "other trace": ("L4", lambda d: plan_text(d, "traces/selective-2core", "traces/miniature-2core"), "miniature-2core"),
+}  # fmt: skip
+
+
+def plan_text(folder: Path, old: str, new: str) -> None:
+    path = folder / "routing/plan.yaml"
+    assert old in (text := path.read_text())
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_records_that_the_lab_is_not_about_are_refused(recorded: Path, how: str) -> None:
+    """A part that is missing, another model, block size or trace, or a run that nobody measured: named, with where."""
+    lab, spoil_it, says = SPOILT[how]
+    spoil_it(recorded)
+    with pytest.raises(BadInput, match=says) as refused:
+        {"L1": own_records.own_link, "L4": own_records.own_routing}[lab](lab)
+    assert str(recorded) in str(refused.value)
+
+
+def test_labs_l1_and_l4_ask_their_own_records() -> None:
+    """Both runs of L1 come from its folder, L4 takes plan and run from there, and no answer about a run stays that of the recorded one."""
+    one, four = ((ROOT / "solutions" / name).read_text() for name in ("L1-link.py", "L4-selective-routing.py"))
+    assert 'own_link("L1")' in one and one.count("own=own and own /") == one.count("lab_run(") == 2
+    assert 'own_routing("L4")' in four and four.count("own=own") == four.count("lab_run(") == 1 and "routing.PLAN," not in four
+    for text, names in ((one, ("L1.1", "L1.3", "L1.4", "L1.5", "L1.8", "L1.9", "L1.10")), (four, ("L4.3", "L4.5", "L4.6", "L4.7", "L4.8"))):
+        assert all(re.search(rf'check\("{re.escape(name)}", \w+, expected=', text) for name in names)
 
 
 PAGE = (ROOT / "labs/cluster.md").read_text()

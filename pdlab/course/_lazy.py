@@ -14,6 +14,8 @@ _HOMES = {
     "show_table": ("pdlab.course.show", "show_table"),
     "recorded": ("pdlab.course.evidence", "recorded"),
     "lab_run": ("pdlab.course.labs", "lab_run"),
+    "own_link": ("pdlab.course.own_records", "own_link"),
+    "own_routing": ("pdlab.course.own_records", "own_routing"),
     "own_sweep": ("pdlab.course.own", "own_sweep"),
     "figure": ("pdlab.course.plots", "figure"),
     "line": ("pdlab.course.plots", "line"),

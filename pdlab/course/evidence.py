@@ -70,7 +70,7 @@ def _recorded(run: Path, label: str) -> str:
     if any(key.startswith("PDLAB_RUN_") for key in os.environ):
         from pdlab.course.own import described  # it reads plans and records, which a recorded run's label need not
 
-        if (own := described(run)) is not None:
+        if (own := described(run, machine)) is not None:
             return f"{own} ({date[:10]})"
     how = "recorded" if RUNS.resolve() in run.resolve().parents else "live,"  # a lab's own run lies elsewhere
     return f" ({how} {date[:10]} on {machine})"

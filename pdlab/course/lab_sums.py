@@ -26,6 +26,11 @@ def claim(reached: Mapping[str, float]) -> str:
     return "supported" if more > 0 else "refuted" if more < 0 else "open"
 
 
+def one_bandwidth(*rates_gb_s: Sequence[float]) -> str:
+    """What curves (medians in GB/s by size, one curve a transport) say of "a link has a bandwidth"."""
+    return "contradicted" if any(max(curve) >= 2 * min(curve) for curve in rates_gb_s) else "not shown"
+
+
 def verdict_behind_ray(reached: Mapping[str, float]) -> dict[str, Any]:
     """Lab L5's verdict on a run with these capacities."""
     return {**reached, "claim": claim(reached), "kv_path": "nixl", "evidence": "measured"}

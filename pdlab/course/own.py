@@ -1,7 +1,8 @@
-"""A finished sweep of the learner's own, made on some cluster, which a lab opens in place of the recorded one.
+"""A finished run of the learner's own, made on another machine, which a lab opens in place of the recorded one.
 
-``PDLAB_RUN_L2=/path/to/out`` names it.  Nothing runs here: the folder is one that ``pdlab sweep`` or
-``pdlab attach`` has written, and its plan, budget and provenance are those that lie in it.
+``PDLAB_RUN_L2=/path/to/out`` names it, and so for L1 and L4.  Nothing runs here: the folder is one that
+``pdlab sweep`` or ``pdlab attach`` has written (L2), or ``pdlab record`` (L1 and L4, in
+``pdlab.course.own_records``), and its plan, budget and provenance are those that lie in it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def own_sweep(lab: str) -> Path | None:
     Raises BadInput for a folder that is no sweep, or one that lacks a run of its plan (its first
     cache state; both designs, each rate), a live section, or the steps that the course's router notes.
     """
-    if not (named := os.environ.get(VARIABLE + lab)):
+    if (named := named_folder(lab)) is None:
         return None
-    where, folder = f"${VARIABLE}{lab}: {named}", Path(named).expanduser().resolve()
+    where, folder = named
     if not (folder / PLAN).is_file() or not (folder / records.SWEEP).is_file():
         raise BadInput("no sweep", f"a folder of `pdlab sweep` or `pdlab attach`, with {PLAN} and {records.SWEEP}", where,
                        f"Name the --out of your sweep, or unset {VARIABLE}{lab} for the recorded run.")  # fmt: skip
@@ -53,12 +54,18 @@ def own_sweep(lab: str) -> Path | None:
     return folder
 
 
-def described(run: Path) -> str | None:
-    """Whose run this is, for a label (``, your own cluster: 2 h100_sxm``); None for one that no variable names."""
+def described(run: Path, machine: str) -> str | None:
+    """Whose run this is, for a label (``, your own cluster: 2 h100_sxm``); None for one that no variable names.
+
+    ``machine``, as the run's provenance has it, stands there where the folder holds no plan with a budget.
+    """
     named = [Path(value).expanduser().resolve() for key, value in os.environ.items() if key.startswith(VARIABLE) and value]
-    folder = next((one for one in named if one == run.resolve() or one in run.resolve().parents), None)
-    if folder is None:
+    around = [one for one in named if one == run.resolve() or one in run.resolve().parents]
+    if not around:
         return None
+    folder = max(around, key=lambda one: len(one.parts))  # one named folder may lie in another
+    if not (folder / PLAN).is_file():
+        return f", your own machine: {machine}"
     compared = plans.load(folder / PLAN).comparison
     if compared.gpu_type:
         return f", your own cluster: {compared.total_gpus} {compared.gpu_type}"
@@ -86,6 +93,13 @@ def moved_bytes(plan: plans.Plan, prompts: Mapping[int, int]) -> int:
     shape, block = kv.from_config(kv.find(shape_of(plan))), plan.live_section.block_size
     dtype = link_need.DTYPE.get(plan.comparison.precision, plan.comparison.precision)
     return sum(count * kv.block_bytes_total(shape, tokens, block, dtype) for tokens, count in prompts.items())
+
+
+def named_folder(lab: str) -> tuple[str, Path] | None:
+    """What ``$PDLAB_RUN_<lab>`` says, for a message, and the folder that it names."""
+    if not (named := os.environ.get(VARIABLE + lab)):
+        return None
+    return f"${VARIABLE}{lab}: {named}", Path(named).expanduser().resolve()
 
 
 def _routed(run: records.Run) -> bool:
