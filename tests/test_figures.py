@@ -2,6 +2,7 @@
 
 import html
 import re
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -16,9 +17,15 @@ WIDE_FOLDED = 128  # code that is folded is wider only where somebody unfolds it
 LABELLED = re.compile(rf"\b({'|'.join(LABELS)})( \(recorded \d{{4}}-\d\d-\d\d on [^)]+(\([^)]*\)[^)]*)*\))? · \S")
 
 
+@cache
+def cells(path):
+    """A notebook's cells, read once for all the tests below."""
+    return nbformat.read(path, 4).cells
+
+
 def outputs(path):
     """Every display output of a notebook, with the position of its cell."""
-    for position, cell in enumerate(nbformat.read(path, 4).cells):
+    for position, cell in enumerate(cells(path)):
         for output in cell.get("outputs", ()):
             if "data" in output:
                 yield position, output["data"]
@@ -41,7 +48,7 @@ def test_every_table_has_headers(path):
     for position, data in outputs(path):
         for table in re.findall(r"<table.*?</table>", data.get("text/html", ""), re.S):
             assert "<th" in table, f"cell {position}"
-    for position, cell in enumerate(nbformat.read(path, 4).cells):
+    for position, cell in enumerate(cells(path)):
         if cell.cell_type == "markdown":
             lines = cell.source.splitlines()
             for above, rule in zip(lines, lines[1:]):
@@ -64,7 +71,7 @@ def test_the_words_in_a_figure_stand_clear(path):
 @pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_nothing_runs_out_of_the_page(path):
     """Code and printed lines fit beside the file list, folded code without it, so that nothing is cut off or broken in a word."""
-    for position, cell in enumerate(nbformat.read(path, 4).cells):
+    for position, cell in enumerate(cells(path)):
         if cell.cell_type != "code":
             continue
         folded = cell.metadata.get("jupyter", {}).get("source_hidden")
@@ -79,7 +86,7 @@ def test_nothing_runs_out_of_the_page(path):
 def test_headings_stand_in_order(path):
     """One first-level heading, at the top; below it no level is skipped."""
     levels = []
-    for cell in nbformat.read(path, 4).cells:
+    for cell in cells(path):
         if cell.cell_type == "markdown":
             prose = re.sub(r"```.*?```", "", cell.source, flags=re.S)
             levels += [len(marks) for marks in re.findall(r"^(#+) ", prose, re.M)]
@@ -90,7 +97,7 @@ def test_headings_stand_in_order(path):
 @pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_long_drawing_code_is_folded(path):
     """A long cell that only draws is folded; an exercise, a check or a guess never is."""
-    for position, cell in enumerate(nbformat.read(path, 4).cells):
+    for position, cell in enumerate(cells(path)):
         folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
         asked = "exercise" in cell.metadata or "check" in cell.metadata or "predict(" in cell.source
         draws = cell.cell_type == "code" and re.search(r"\bshow_(figure|table)\(", cell.source)

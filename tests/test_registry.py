@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from pdlab.course import answers, diagnose, exercises
 from pdlab.course.compare import Rules, matches
@@ -16,6 +15,7 @@ from pdlab.course.exercises import Exercise
 from pdlab.course.feedback import Feedback
 from pdlab.course.reading import word
 from pdlab.course.source import sources
+from pdlab.documents import read_yaml
 
 ROOT = exercises.folder().parents[1]
 REGISTRY = exercises.registry()
@@ -188,7 +188,7 @@ def test_ids_are_unique_and_in_their_own_file() -> None:
     ids = [
         str(entry["id"])
         for path in exercises.folder().glob("*.yaml")
-        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["exercises"]
+        for entry in read_yaml(path)["exercises"]
     ]
     assert len(ids) == len(set(ids)) == len(REGISTRY) > 0
 

@@ -268,10 +268,3 @@ def test_the_lock_names_no_index() -> None:
     lines = [line for line in serve.env.CPU_LOCK.read_text().splitlines() if not line.startswith("#")]
     assert len(lines) > 100 and all("==" in line for line in lines)
     assert not any(word in line for line in lines for word in ("://", "--", "torchvision", "triton"))
-
-
-def test_provenance_of_a_spec_is_json() -> None:
-    """What a deployment says of itself can be written down."""
-    import dataclasses
-
-    json.dumps(dataclasses.asdict(serve.Spec("tiny", connector_config={"a": {"b": [1]}})))
