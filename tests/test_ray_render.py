@@ -2,8 +2,10 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -115,11 +117,22 @@ case $1 in
     mv next apps ;;
 esac
 """,
-    "pdlab": """echo "$1 $4 $(cat "$STATE/apps")" >>"$STATE/told"\n""",
+    "pdlab": """
+case "$1 $2" in
+  "link --listen") [ -z "${LINK:-}" ] || { echo $$ >"$STATE/listener"; exec sleep 300; } ;;
+  "link --peer")
+    [ -n "${LINK:-}" ] || exit 0
+    until [ -s "$STATE/listener" ]; do sleep 0.02; done
+    [ "$LINK" = stop ] || exit 3
+    kill -TERM "$(cat "$STATE/script")"
+    exec sleep 300 ;;
+  *) echo "$1 $4 $(cat "$STATE/apps")" >>"$STATE/told" ;;
+esac
+""",
     "curl": """[ -s "$STATE/apps" ] || [ -e "$STATE/stranger" ]\n""",  # one address for all, and what is being deleted still answers
 }
 # The script's own clock: it begins late, and goes on by half a minute for each second that the script would sleep.
-CLOCK = "unset SECONDS\nSECONDS=99999\nsleep() { SECONDS=$((SECONDS + 30 * $1)); }\n"
+CLOCK = "echo $$ >$STATE/script\nunset SECONDS\nSECONDS=99999\nsleep() { SECONDS=$((SECONDS + 30 * $1)); }\n"
 
 
 def ray_script(folder: Path, **settings: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
@@ -185,3 +198,14 @@ def test_what_is_none_of_serves_is_not_measured(tmp_path):
     (tmp_path / "stranger").touch()
     done, told = ray_script(tmp_path)
     assert done.returncode == 1 and "lists models at http://127.0.0.1:8000; end it first" in done.stderr and told == []
+
+
+@pytest.mark.parametrize(("link", "status"), [("fails", 3), ("stop", 143)])
+def test_a_link_that_is_not_good_enough_leaves_no_listener(tmp_path, link, status):
+    """The end that waits for a measurement goes with the script, whether the peer fails or a signal comes, and Serve is shut down."""
+    done, told = ray_script(tmp_path, LINK=link)
+    assert done.returncode == status and told == ["shutdown"], done.stderr
+    listener, until = int((tmp_path / "listener").read_text()), time.monotonic() + 10
+    while psutil.pid_exists(listener) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not psutil.pid_exists(listener)

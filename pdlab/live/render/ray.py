@@ -70,7 +70,7 @@ if listed; then
   echo "something that is none of Serve's applications lists models at %(url)s; end it first: Serve's port is fixed" >&2
   exit 1
 fi
-trap '"$serve" shutdown --yes' EXIT
+trap 'exec 9>&-; "$serve" shutdown --yes' EXIT # 9 ends the link's listener, while one is up
 
 up() { # FILE NAME: deploy it and wait until NAME, and nothing beside it, runs and the address lists a model
   local limit=$((SECONDS + 60 * %(loaded)d))
@@ -115,11 +115,13 @@ def files(asked: paper.Asked) -> dict[str, str]:
         note = f"# Rendered from {local.plain(local.shown(path))}.  run.sh says what it is and why each setting is there.\n"
         found |= {f"{side.label}.yaml": note + document, f"{side.label}.py": note + code}
     several = plan.nodes > 1 and paper.link_first(asked) and paper.preflight(plan, local.PDLAB)
-    body = local.variables(path, "ray", "serve=${SERVE:-.venv-ray/bin/serve}\n")
+    link = _preflight(plan) if paper.link_first(asked) else ""
+    keeper = "python=${PYTHON:-.venv/bin/python}\n" if shell.HOLDING in link else ""
+    body = local.variables(path, "ray", f"{keeper}serve=${{SERVE:-.venv-ray/bin/serve}}\n")
     if source != model.path:
         body += f'"$pdlab" model get {model.name}\n'
     body += "\n" + RUN % {"loaded": LOADED_MINUTES, "gone": GONE_MINUTES, "url": paper.ROUTER_URL, "nothing": NOTHING}
-    body += _preflight(plan) if paper.link_first(asked) else ""
+    body += link
     for side in sides:
         attach = paper.attach(asked, side, local.PLAN, local.OUT, local.PDLAB)
         body += f'up {side.label}.yaml {side.design}\n{shell.command(attach, indent="")}\ndown\n\n'
@@ -134,17 +136,14 @@ def _preflight(plan: Plan) -> str:
     naming = paper.Naming(lambda node, name: paper.LOOPBACK, lambda node, name: OTHER) if plan.nodes > 1 else paper.HERE
     if (check := paper.preflight(plan, local.PDLAB, naming)) is None:
         return ""
+    if plan.nodes == 1:
+        return shell.HOLDING + "\n" + local.preflight(check)
     gpu = [f"env CUDA_VISIBLE_DEVICES={check.peer_units[0]}"] if "vram" in check.peer else []
-    peer = shell.command(check.peer, "", "", gpu)
-    text = f"# First the link.  At least: {check.how}.\n"
-    if plan.nodes > 1:
-        port = paper.LINK_PORT
-        return (
-            f"{text}# Before this, on another node: pdlab link --listen ITS_ADDRESS:{port} --memory vram\n"
-            f": \"${{LINK_PEER:?start pdlab link --listen on another node and name its address here}}\"\n{peer}\n\n"
-        )
-    gpu = [f"env CUDA_VISIBLE_DEVICES={check.listen_units[0]}"] if gpu else []
-    return f"{text}{shell.command(check.listen, '', '', gpu)} &\n{peer}\nwait\n\n"
+    return (
+        f"# First the link.  At least: {check.how}.\n"
+        f"# Before this, on another node: pdlab link --listen ITS_ADDRESS:{paper.LINK_PORT} --memory vram\n"
+        f": \"${{LINK_PEER:?start pdlab link --listen on another node and name its address here}}\"\n{shell.command(check.peer, '', '', gpu)}\n\n"
+    )
 
 
 def _python(value: Any, indent: str = "") -> str:

@@ -47,7 +47,7 @@ def settings(values: Mapping[str, str]) -> list[str]:
 STRICT = "set -euo pipefail\n"
 
 ROUTER_PORT, FIRST_PORT = 8000, 8100
-KEEPING = """\
+HOLDING = """\
 # Everything hangs on a keeper (pdlab/live/keeper.py) that ends it as soon as this script's end of
 # the pipe is closed, however the script ends.
 trap 'exit 130' INT
@@ -76,6 +76,14 @@ run() { # COMMAND...: to its end; a signal ends this script at once, and the com
   wait "$!"
 }
 
+stop() { # end all that was started, and wait for it
+  exec 9>&-
+  wait "${pids[@]}" || true
+  pids=()
+  hold
+}
+"""
+KEEPING = HOLDING + """
 ask() { # SECONDS URL WORDS...: no proxy of the site answers in a server's place
   curl --noproxy '*' --silent --output /dev/null --max-time "$1" "${@:3}" "$2"
 }
@@ -108,12 +116,5 @@ ready() { # URL...: wait until each answers; give up as soon as something has en
       sleep 2
     done
   done
-}
-
-stop() { # end all that was started, and wait for it
-  exec 9>&-
-  wait "${pids[@]}" || true
-  pids=()
-  hold
 }
 """.replace("%(router)d", str(ROUTER_PORT)).replace("%(first)d", str(FIRST_PORT))
