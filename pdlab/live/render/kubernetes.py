@@ -386,7 +386,7 @@ def _gib(asked: paper.Asked) -> int:
     return math.ceil(1.25 * roofline.weight_bytes(kv.load(link.kv_config)) / 2**30) + 10
 
 
-class _Plain(yaml.SafeDumper):
+class _Plain(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
     """No anchors: a reader looks for labels where they are used."""
 
     def ignore_aliases(self, data: Any) -> bool:
