@@ -31,7 +31,7 @@ from jupyter_client.manager import KernelManager
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 
-from pdlab.course import answers, checks, diagnose, exercises
+from pdlab.course import answers, channels, checks, diagnose, exercises
 from pdlab.course.feedback import Feedback
 
 PIPE = 3  # the descriptor that results go to
@@ -106,7 +106,7 @@ class Kernel(RunningKernel):
             if stream == "shell":
                 self._drain()
             try:
-                message = (self.kc.get_shell_msg if stream == "shell" else self.kc.get_iopub_msg)(timeout=0.05)
+                message = channels.message(self.kc, stream, 0.05)
             except Empty:
                 continue
             if stream == "shell" and _leaves(message):
@@ -118,7 +118,7 @@ class Kernel(RunningKernel):
         """Take what a cell shows while it runs, so that a flood is noticed while it rises."""
         while True:
             try:
-                message = self.kc.get_iopub_msg(timeout=0)
+                message = channels.message(self.kc, "iopub", 0)
             except Empty:
                 return
             if self._fits(message):

@@ -181,7 +181,7 @@ def _make_guarded() -> type:
     from nbval.kernel import RunningKernel
     from nbval.plugin import IPyNbFile
 
-    from pdlab.course import kernels
+    from pdlab.course import channels, kernels
 
     class Kernel(RunningKernel):
         """nbval's kernel, started in the course's fixed environment and seen when it dies."""
@@ -199,11 +199,10 @@ def _make_guarded() -> type:
 
             nbval's own formats every message for a log that nobody keeps: a tenth of a run.
             """
-            receive = self.kc.get_iopub_msg if stream == "iopub" else self.kc.get_shell_msg
             deadline = time.monotonic() + (timeout if timeout is not None else CELL_TIMEOUT_S)
             while True:
                 try:
-                    return receive(timeout=max(0.0, min(1.0, deadline - time.monotonic())))
+                    return channels.message(self.kc, stream, max(0.0, min(1.0, deadline - time.monotonic())))
                 except Empty:
                     if not self.is_alive():
                         raise RuntimeError("the kernel ended while this cell ran") from None
