@@ -8,13 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pdlab.course import cli
+from pdlab.course import cli, exercises
 from pdlab.errors import BadInput
-from pdlab.live import link, link_hosts
+from pdlab.live import link, link_hosts, link_record
+from pdlab.live.env import ROOT
 
 OWNER = "import sys; print('{\"metadata\": \"00\", \"address\": 7}', flush=True); sys.stdin.read()"
 READER = """
@@ -127,6 +129,28 @@ def test_a_minimum_is_asked_of_the_largest_size(
     assert (document["enough"], document["at_least_gb_s"], document["peak_gb_s"]) == (status == 0, float(least), 10)
     said = "pdlab link: 3.00 GB/s at 3,000 bytes is under the minimum of 3.1 GB/s.\n"
     assert err == (said if status else "")
+
+
+@pytest.mark.parametrize(("ns", "said"), [
+    ((2000, 500, 2000, 8000), "at the largest size 2.00 GB/s, half of that from about 1,104 bytes on\nat most 4.00 GB/s, which may be the rate of a cache"),
+    ((500, 500, 2000, 8000), "at the largest size 2.00 GB/s, half of that and more at every size\n"),
+    ((4000, 3000, 3000, 8000), "half of that from about 2,828 bytes on\n"),  # 0.67 GB/s at 2,000 and 1.33 at 4,000, halfway on the log scale 1
+])  # fmt: skip
+def test_half_of_the_rate_is_half_of_the_largest_sizes(ns: tuple[int, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As lab L1 asks for it: a size in between that beats the largest one, from a cache, moves nothing."""
+    messages = [link.Message(size, 1, one) for size, one in zip((1000, 2000, 4000, 16000), ns, strict=True) for _ in range(3)]
+    monkeypatch.setattr(link, "measure", lambda *_: (messages, link.report("shm", messages, 1.0)))
+    assert cli.main(["link"]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_the_recorded_link_keeps_raw_times_and_agrees_with_lab_l1(tmp_path: Path) -> None:
+    """Its half-bandwidth size over TCP lies between the two that L1.3 expects, and the file holds nothing that follows from its times."""
+    measured = link_record.read(ROOT / "data/runs/link")
+    low, high = exercises.find("L1.3").expected
+    assert low < measured["tcp"][1].half_bandwidth_bytes <= high
+    stored = json.loads((ROOT / "data/runs/link" / link_record.LINK).read_text())
+    assert link_record.document(stored["provenance"], measured) == stored and "peak_gb_s" not in str(stored)
 
 
 @pytest.mark.parametrize("arguments", [

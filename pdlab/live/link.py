@@ -69,8 +69,9 @@ class SizeReport:
 class LinkReport:
     """The measured link.
 
-    ``peak_gb_s`` is the best median over the sizes.  ``half_bandwidth_bytes`` is the message size
-    that gets half of it (None when even the smallest does).
+    ``peak_gb_s`` is the best median over the sizes, as a rule one that fits into a cache.
+    ``half_bandwidth_bytes`` is the message size from which on half of the largest size's median is
+    reached (None when even the smallest does), as in lab L1.
     """
 
     transport: str
@@ -105,11 +106,13 @@ def summarise(messages: Iterable[Message]) -> tuple[SizeReport, ...]:
 
 
 def half_bandwidth_bytes(sizes: Sequence[SizeReport]) -> float | None:
-    """The size at which half of the best bandwidth is reached, on a line in log(size).
+    """The size at which half of the largest size's median is first reached, on a line in log(size).
 
-    None when the smallest size tested is already faster than half of the best.
+    None when the smallest size tested already has it.
     """
-    half = max(report.gb_s for report in sizes) / 2
+    half = sizes[-1].gb_s / 2
+    if sizes[0].gb_s >= half:
+        return None
     for below, above in zip(sizes, sizes[1:]):
         if below.gb_s < half <= above.gb_s:
             share = (half - below.gb_s) / (above.gb_s - below.gb_s)

@@ -1,10 +1,9 @@
-"""Record the link: every timed message of both transports, and what was made of them."""
+"""Record the link: every timed message of both transports.  What follows from them is made when they are read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,23 @@ SIZES = tuple(1 << power for power in range(12, 28))  # 4 KiB … 128 MiB
 
 
 def measure(sizes: Sequence[int] = SIZES, repeats: int = link.REPEATS) -> dict[str, Any]:
-    """Both transports on this machine: raw times and reports, JSON-ready."""
-    document: dict[str, Any] = {
-        "provenance": provenance.measured(
-            None, "pdlab record link", seed=link.SEED, workload=f"{len(sizes)} sizes, {repeats} of each",
-            notes="two processes, one on the first core and one on the last; every message checked",
-        ),
-        "transports": {},
-    }  # fmt: skip
-    for transport in link.TRANSPORTS:
-        messages, report = link.measure(transport, sizes, repeats)
-        document["transports"][transport] = {
-            "report": asdict(report),
+    """Both transports on this machine, JSON-ready."""
+    about = provenance.measured(
+        None, "pdlab record link", seed=link.SEED, workload=f"{len(sizes)} sizes, {repeats} of each",
+        notes="two processes, one on the first core and one on the last; every message checked",
+    )  # fmt: skip
+    return document(about, {transport: link.measure(transport, sizes, repeats) for transport in link.TRANSPORTS})
+
+
+def document(about: Mapping[str, Any], measured: Mapping[str, tuple[Sequence[link.Message], link.LinkReport]]) -> dict[str, Any]:
+    """What ``link.json`` holds: raw times, and of each report only what does not follow from them."""
+    return {"provenance": dict(about), "transports": {
+        transport: {
+            "report": {key: getattr(report, key) for key in ("first_ms", "descriptor_bytes", "progress_delay_us")},
             "messages": [[m.size_bytes, m.prepare_ns, m.transfer_ns] for m in messages],
         }
-    return document
+        for transport, (messages, report) in measured.items()
+    }}  # fmt: skip
 
 
 def read(directory: Path) -> dict[str, tuple[list[link.Message], link.LinkReport]]:
@@ -50,7 +51,12 @@ def record(out: Path) -> dict[str, Any]:
     """Measure and write ``link.json`` and ``provenance.json``; what is there already is kept."""
     if (out / LINK).exists():
         return json.loads((out / LINK).read_text())
-    document = measure()
-    records.write_provenance(out, document["provenance"])
-    write_whole(out / LINK, json.dumps(document, separators=(",", ":")) + "\n")
-    return document
+    found = measure()
+    records.write_provenance(out, found["provenance"])
+    write(out, found)
+    return found
+
+
+def write(out: Path, found: Mapping[str, Any]) -> None:
+    """``link.json`` in ``out``."""
+    write_whole(out / LINK, json.dumps(found, separators=(",", ":")) + "\n")

@@ -107,8 +107,9 @@ def _print(args: argparse.Namespace, report: Any) -> None:
     half, where = report.half_bandwidth_bytes, f"from {args.peer}" if args.peer else "on this machine"
     memory = "" if args.memory == "dram" else ", GPU memory"
     print(f"\nmeasured {where}, NIXL over UCX, transport {report.transport}{memory}; every byte checked")
-    print(f"peak {report.peak_gb_s:.2f} GB/s, at the largest size {report.largest.gb_s:.2f} GB/s")
-    print("half of the peak at " + (f"{half:,.0f} bytes" if half else "less than the smallest size"))
+    said = f"half of that from about {half:,.0f} bytes on" if half else "half of that and more at every size"
+    print(f"at the largest size {report.largest.gb_s:.2f} GB/s, {said}")
+    print(f"at most {report.peak_gb_s:.2f} GB/s, which may be the rate of a cache")
     print(f"first transfer, connecting included: {report.first_ms:.1f} ms")
     if args.at_least_gb_s is not None and report.largest.gb_s >= args.at_least_gb_s:
         print(f"that is enough: at least {args.at_least_gb_s:g} GB/s was asked for")
