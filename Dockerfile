@@ -7,7 +7,7 @@
 # Not built by this course: no container engine and no GPU were at hand.  The tests see that every file it copies is
 # there and that user and folder are those of the manifests; its two make targets are the ones that are tested without an
 # image.  vLLM for GPUs is installed from requirements-live-gpu.lock although the build sees none (PDLAB_DEVICE=cuda), about
-# 10 GB.  The driver comes from the node, by NVIDIA's container toolkit.  A plan goes along with the manifests; its trace has to be in here.
+# 10 GB.  The driver comes from the node, by NVIDIA's container toolkit.  A plan and its trace go along with the manifests.
 FROM python:3.12-slim-bookworm
 
 # make for the two targets; libibverbs and its providers so that UCX finds RDMA; a C compiler since Triton calls one

@@ -13,7 +13,9 @@ from minicourse import ROOT
 
 from pdlab.course import cli
 from pdlab.errors import BadInput
+from pdlab.live import sweep
 from pdlab.live.render import kubernetes, targets, verify
+from pdlab.measure import plan as plans
 
 PLAN = ROOT / "data/plans/node-2gpu.yaml"
 KUBECTL = """\
@@ -149,12 +151,60 @@ def test_the_plan_that_was_rendered_is_the_one_that_runs(tmp_path: Path) -> None
     found = pods(files)
     for name in ("pdlab-aggregated", "pdlab-disaggregated", "pdlab-analyze"):
         pod = found[name]
-        assert {"name": "plan", "configMap": {"name": made["metadata"]["name"]}} in pod["volumes"]
+        (volume,) = [one["configMap"] for one in pod["volumes"] if one["name"] == "plan"]
+        assert volume["name"] == made["metadata"]["name"] and volume.get("items", [{}])[0] in ({}, {"key": "plan.yaml", "path": "plan.yaml"})
         assert {"name": "plan", "mountPath": "/plan"} in pod["containers"][0]["volumeMounts"] and "/plan/plan.yaml" in pod["containers"][0]["args"]
         assert pod["containers"][0]["imagePullPolicy"] == "Always"
     assert "configMap" not in files["4-records.yaml"]  # which is applied by hand, too, when the plan is gone
     local = pods(targets.render(path, "kubernetes", chunk_tokens=2048))["pdlab-aggregated"]
     assert "imagePullPolicy" not in local["containers"][0]
+
+
+def planned(folder: Path, trace: str) -> Path:
+    """The plan of two GPUs in ``folder``, with that trace."""
+    path = folder / "plan.yaml"
+    path.write_text(PLAN.read_text().replace("data/traces/reference-16gpu.jsonl", trace))
+    return path
+
+
+def test_the_trace_travels_with_its_plan_and_is_the_one_that_is_read(script, tmp_path: Path) -> None:
+    """Trace and block size lie below the plan's mount as the plan names them, byte by byte, and come before a namesake elsewhere."""
+    folder = tmp_path / "mine"
+    (folder / "data/traces").mkdir(parents=True)
+    trace = folder / "data/traces/reference-16gpu.jsonl"  # the image has another one of this name
+    trace.write_bytes(b'{"timestamp": 0, "input_length": 20, "output_length": 2, "hash_ids": [1, 2], "kind": "\xc3\xa4"}\r\n')
+    trace.with_suffix(".meta.json").write_text('{"block_tokens": 16}\n')
+    path = planned(folder, "./data/traces/reference-16gpu.jsonl")
+    files = targets.render(path, "kubernetes", chunk_tokens=2048)
+    (made,) = yaml.load_all(files["1-plan.yaml"], verify.LOADER)
+    mounted = tmp_path / "pod"
+    for pod in (pods(files)[name] for name in ("pdlab-aggregated", "pdlab-disaggregated")):
+        (volume,) = [one["configMap"] for one in pod["volumes"] if one["name"] == "plan"]
+        assert {one["key"] for one in volume["items"]} == set(made["data"]) and not any("/" in key for key in made["data"])
+        for one in volume["items"]:
+            (mounted / one["path"]).parent.mkdir(parents=True, exist_ok=True)
+            (mounted / one["path"]).write_bytes(made["data"][one["key"]].encode())
+    assert (mounted / "data/traces" / trace.name).read_bytes() == trace.read_bytes()
+    read = sweep.read_workload(mounted / "plan.yaml", plans.load(mounted / "plan.yaml"))
+    assert (len(read), read.block_tokens) == (1, 16)
+    assert "apply 1-plan.yaml\n" in files["run.sh"] and "The plan and its trace go along" in files["run.sh"]
+    _, calls = script()  # the reference's trace is more than an annotation holds
+    assert [call for call in calls if "--server-side" in call] == [f"apply --server-side --filename {tmp_path}/results/applied/1-plan.yaml"]
+
+
+def test_a_trace_that_cannot_travel_is_told(tmp_path: Path) -> None:
+    """One that is not there, or lies where no pod looks, is refused with what to do; one too large is to be in the image."""
+    for trace, says in (("nowhere.jsonl", "no such file, expected a trace.*from the plan's folder"), (str(tmp_path / "t.jsonl"), "copy the trace beside the plan"),
+                        ("../t.jsonl", "copy the trace beside the plan")):  # fmt: skip
+        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "t.jsonl").write_text("{}\n")
+        with pytest.raises(BadInput, match=says):
+            targets.render(planned(tmp_path / "a", trace), "kubernetes", chunk_tokens=2048)
+    (tmp_path / "a/large.jsonl").write_text("x" * 2**20)
+    files = targets.render(planned(tmp_path / "a", "large.jsonl"), "kubernetes", chunk_tokens=2048)
+    (made,) = yaml.load_all(files["1-plan.yaml"], verify.LOADER)
+    assert list(made["data"]) == ["plan.yaml"] and "too large" in files["run.sh"] and "--server-side" not in files["run.sh"]
+    assert "key: plan.yaml" in files["2-runs.yaml"] and "key: trace" not in files["2-runs.yaml"]
 
 
 def test_what_a_run_makes_can_be_deleted_by_its_label_and_claims_cannot() -> None:

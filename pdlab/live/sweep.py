@@ -528,12 +528,8 @@ def _entry(case: Case) -> dict[str, Any]:
 
 
 def read_workload(plan_path: Path, plan: plans.Plan) -> workload.Trace:
-    """A trace is named from the project's root; a path from here, or from the plan, works as well."""
-    named, root = plan.comparison.workload_trace, Path(__file__).resolve().parents[2]
-    for path in (Path(named), root / named, plan_path.parent / named):
-        if path.exists():
-            return traces.read_trace(path)
-    raise BadInput("no such file", "a trace", f"{plan_path}, comparison.workload_trace: {named}")
+    """The trace that the plan names."""
+    return traces.read_trace(traces.find(plan.comparison.workload_trace, plan_path))
 
 
 def _claim(out: Path, plan_path: Path, resume: bool) -> None:

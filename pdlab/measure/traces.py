@@ -46,6 +46,19 @@ def read_trace(path: str | Path, block_tokens: int | None = None) -> Trace:
     )
 
 
+def find(named: str, plan_path: Path) -> Path:
+    """The trace that a plan names: from the plan's folder, from here, or from the project's root.
+
+    The plan's own folder comes first: a copy that travels with a plan is the one that was meant.
+    """
+    root = Path(__file__).resolve().parents[2]
+    for path in (plan_path.parent / named, Path(named), root / named):
+        if path.exists():
+            return path
+    raise BadInput("no such file", "a trace", f"{plan_path}, comparison.workload_trace: {named}",
+                   "Name it from the plan's folder, from this one or from the course's.")  # fmt: skip
+
+
 @contextmanager
 def _text(path: Path) -> Iterator[TextIO]:
     """The file as UTF-8; bytes that are no text, and what no CSV holds, are bad input wherever they stand."""
@@ -150,15 +163,16 @@ def write_trace(trace: Trace, path: str | Path, **declared: Any) -> None:
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     meta = {"block_tokens": trace.block_tokens, "origin": trace.origin, **declared}
-    _meta_path(path).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    meta_path(path).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 
-def _meta_path(path: Path) -> Path:
+def meta_path(path: Path) -> Path:
+    """Where a trace's own block size is declared; the file need not be there."""
     return path.with_suffix(".meta.json")
 
 
 def _declared_block(path: Path) -> int:
-    meta = _meta_path(path)
+    meta = meta_path(path)
     if not meta.exists():
         return MOONCAKE_BLOCK_TOKENS
     declared = parse_json(meta.read_bytes(), str(meta), "one JSON object")

@@ -44,7 +44,8 @@ def add(sub: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit status 0 for a sound plan; a faulty one is bad input (2)."""
-    from pdlab.measure import link_need, plan, slo
+    from pdlab.errors import BadInput
+    from pdlab.measure import link_need, plan, slo, traces
 
     found = plan.load(args.file)
     c, needed = found.comparison, slo.requests_needed(found.acceptance.slo_attainment_min)
@@ -53,12 +54,17 @@ def run(args: argparse.Namespace) -> int:
         {"rate_rps": rate, "expected_requests": rate * c.duration_seconds, "enough": rate * c.duration_seconds >= needed}
         for rate in c.offered_rates_rps
     ]
+    missing = ""
+    try:
+        traces.find(c.workload_trace, args.file)
+    except BadInput as error:
+        missing = str(error)
     if args.json:
         print_json({
             "file": str(args.file), "sha256": plan.sha256(args.file), "budget": found.budget,
             "budget_unit": found.budget_unit, "nodes": found.nodes, "requests_needed": needed, "rates": rates,
             "link_at_least_gb_s": need.gb_s if need else None,
-            "workload_trace_exists": Path(c.workload_trace).exists(),
+            "workload_trace_exists": not missing,
         })  # fmt: skip
         return 0
     print(f"{args.file}: sound; {found.budget} {found.budget_unit}s on each side, model {c.model_revision}")
@@ -68,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     )  # fmt: skip
     if need:
         print(f"link: at least {need.gb_s:.2f} GB/s between a prefill and a decode rank ({need.how})")
-    if not Path(c.workload_trace).exists():
-        print(f"note: {c.workload_trace} is not here; a run needs it (paths count from the working directory)")
+    if missing:
+        print(f"note: a run needs its trace: {missing}")
     return 0
 
 

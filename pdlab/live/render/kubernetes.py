@@ -2,7 +2,8 @@
 
 A server is a Deployment of one pod, since each has a name and a side channel of its own.  Router and
 client share one pod: the router listens on loopback, there as everywhere.  The model is fetched once,
-into a claim that every server mounts.  The plan itself goes along as a ConfigMap.
+into a claim that every server mounts.  The plan itself goes along as a ConfigMap, and so does its trace
+where the two are small enough for one.
 
 Everything that is measured stands on named nodes: those of ``NODES``, or those on which a job that asks for
 the plan's GPUs was placed.  The files hold a place-holder for each, which ``run.sh`` fills in.
@@ -11,6 +12,7 @@ the plan's GPUs was placed.  The files hold a place-holder for each, which ``run
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ import yaml
 from pdlab.errors import BadInput
 from pdlab.live import env
 from pdlab.live.render import local, paper, shell
+from pdlab.measure import traces
 from pdlab.measure.plan import Plan
 from pdlab.theory import kv, roofline
 
@@ -33,6 +36,8 @@ POD_IP = shell.variable("POD_IP")  # Kubernetes puts the pod's address in, in ar
 RESULTS, MOUNT = "pdlab-results", "/results"
 MODELS = "pdlab-models"
 PLAN_MOUNT, PLAN_FILE = "/plan", "plan.yaml"
+MOST_CONFIG_BYTES = 2**20  # that a ConfigMap may hold, by Kubernetes' own rule
+MOST_NOTED_BYTES = 200_000  # client-side apply notes the whole object in an annotation, and annotations end at 256 KiB
 OURS = {"app.kubernetes.io/part-of": "pdlab"}  # on every pod, and on all that a run leaves behind if it is killed
 _OURS = ",".join(f"{key}={value}" for key, value in OURS.items())
 PLACED = "PDLAB_NODE_"  # and the node's number, alone in a list; no node's name has a capital letter
@@ -80,13 +85,13 @@ mkdir -p "$out/logs" "$out/applied"
 out=$(cd "$out" && pwd)
 cd "$here"
 
-apply() { # FILE: the nodes' names put in; what was applied is kept beside the records
+apply() { # FILE OPTION...: the nodes' names put in; what was applied is kept beside the records
   local words=(-e "") number
   for number in "${!nodes[@]}"; do
     words+=(-e "s/^\\( *- \\)%(placed)s$number\\$/\\1${nodes[number]}/")
   done
   sed "${words[@]}" "$1" >"$out/applied/$1"
-  "${kubectl[@]}" apply --filename "$out/applied/$1"
+  "${kubectl[@]}" apply "${@:2}" --filename "$out/applied/$1"
 }
 
 keep() { # each pod's log, node and description, beside the records
@@ -194,7 +199,7 @@ claim() { # NAME FILE: made where it is not there yet
 # What an earlier run may have left, if it was killed.
 "${kubectl[@]}" delete --ignore-not-found --wait %(all)s
 claim %(results)s 0-results.yaml
-apply 1-plan.yaml
+apply 1-plan.yaml%(apart)s
 apply 1-network.yaml || echo "No network policy: whoever reaches a pod's address reaches the server in it." >&2
 """
 PLACE = """\
@@ -260,7 +265,8 @@ def files(asked: paper.Asked) -> dict[str, str]:
     sheets = paper.sheets(asked, *words, naming)
     store = _store(model.path)
     parts: dict[str, list[dict[str, Any]]] = {"0-results.yaml": [_claim(RESULTS, "ReadWriteOnce", 10)]}
-    parts["1-plan.yaml"] = [_plan(path)]
+    sent = _sent(plan, path)
+    parts["1-plan.yaml"] = [_plan(sent)]
     parts["1-network.yaml"] = [_network()]
     parts["1-place.yaml"] = [_place(plan, store)]
     script = ""
@@ -277,7 +283,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     for number, sheet in enumerate(sheets, 2):
         servers, runs = f"{number}-{sheet.label}.yaml", f"{number}-runs.yaml"
         parts[servers] = [part for server in sheet.servers for part in _server(server, store)]
-        parts[runs] = [_runs(sheet, folder, image)]
+        parts[runs] = [_runs(sheet, folder, image, sent)]
         names = " ".join(f"deployment/{_name(server.name)}" for server in sheet.servers)
         script += f"apply {servers}\nup Available {UP_MINUTES} {names}\n"
         script += f"apply {runs}\nfinished {_name(sheet.label)} {paper.minutes(plan, 1, asked.tune)}\n"
@@ -292,10 +298,10 @@ def files(asked: paper.Asked) -> dict[str, str]:
     note = f"# Rendered from {local.plain(local.shown(path))}: validated, not run.  run.sh applies it and says why each flag is there.\n"
     texts = {name: note + _notes(name, store) + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000)
              for name, part in parts.items()}  # fmt: skip
-    head = local.head(asked, _how(image, store), [text for name, text in texts.items() if name != "1-plan.yaml"])
+    head = local.head(asked, _how(image, store, sent), [text for name, text in texts.items() if name != "1-plan.yaml"])
     passing = " ".join(f"--filename {name}" for name in parts if not name.startswith("0-") and name != "1-network.yaml")
     run = RUN % {"all": passing, "ours": _OURS, "results": RESULTS, "states": STATES, "placed": PLACED, "nodes": plan.nodes,
-                 "up": UP_MINUTES}  # fmt: skip
+                 "up": UP_MINUTES, "apart": " --server-side" if _size(sent) > MOST_NOTED_BYTES else ""}  # fmt: skip
     run += ("" if "/" in image else NO_REGISTRY % image) + claims + PLACE % {"nodes": plan.nodes, "up": UP_MINUTES} + "\n"
     return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + run + script, **texts}
 
@@ -315,7 +321,7 @@ OPEN = 'echo "Lab L2 opens them: PDLAB_RUN_L2=$out make lab"\n'
 TUNED = 'echo "The size for --chunk is in the last words of the last job, above."\n'
 
 
-def _how(image: str, store: Store) -> str:
+def _how(image: str, store: Store, sent: Sequence[Sent]) -> str:
     """What has to be there before, and what the script does."""
     if store.hub:
         weights = (
@@ -334,8 +340,9 @@ def _how(image: str, store: Store) -> str:
         "NODES='NAME …' says on which nodes all of it stands, as many as the plan has; without it run.sh takes those where the "
         "GPUs are free, and says which. The namespace has to be there. "
         f"Image {image} is yours to build and to push (Dockerfile); another name: --image. Where the registry asks who you are, "
-        "give the namespace's default service account its imagePullSecrets. The plan goes along in 1-plan.yaml, its trace "
-        "has to be in the image. "
+        "give the namespace's default service account its imagePullSecrets. "
+        + ("The plan and its trace go along in 1-plan.yaml. " if len(sent) > 1 else
+           "The plan goes along in 1-plan.yaml; its trace is too large for that and has to be in the image. ") +
         f"{ENGINE_IMAGE} carries NIXL (seen in "
         f"v0.20.1: vLLM issue 41637). The cluster is 1.29 or newer (the router is a sidecar). {weights} Between pods KV does not go "
         "over NVLink (published: Dynamo 1.6, disaggregated communication guide): with no RDMA device in the pods UCX is left "
@@ -443,7 +450,7 @@ def _server(server: paper.Server, store: Store) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _runs(sheet: paper.Sheet, folder: str, image: str) -> dict[str, Any]:
+def _runs(sheet: paper.Sheet, folder: str, image: str, sent: Sequence[Sent]) -> dict[str, Any]:
     """The router beside the client, on the first node.  Its probe asks it whether all servers are up; the client waits for that."""
     ask = f"import urllib.request as u; u.build_opener(u.ProxyHandler({{}})).open('{paper.ROUTER_URL}/health')"
     router = _course(sheet.router, image, "router") | {
@@ -456,7 +463,10 @@ def _runs(sheet: paper.Sheet, folder: str, image: str) -> dict[str, Any]:
     for one in (router, client):
         one["resources"] = {"requests": {"cpu": CLIENT_CPUS}}
     job = _job(_name(sheet.label), client, before=[logs, router])
-    job["spec"]["template"]["spec"] |= _on(0)
+    pod = job["spec"]["template"]["spec"]
+    pod |= _on(0)
+    (plan,) = [one["configMap"] for one in pod["volumes"] if one["name"] == "plan"]
+    plan["items"] = [{"key": one.key, "path": one.place} for one in sent]
     return job
 
 
@@ -474,10 +484,43 @@ def _link(check: paper.Preflight, image: str) -> list[dict[str, Any]]:
     return [_service(_name("link"), pair | {"end": "listen"}, paper.LINK_PORT), *ends]
 
 
-def _plan(path: Path) -> dict[str, Any]:
-    """The plan as it was rendered: an image may hold another."""
-    text = path.read_bytes().decode()
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("pdlab-plan"), "immutable": True, "data": {PLAN_FILE: text}}
+@dataclass(frozen=True)
+class Sent:
+    """A file that goes along: its key, its place below the plan's mount, what it holds."""
+
+    key: str
+    place: str
+    text: str
+
+
+def _sent(plan: Plan, path: Path) -> list[Sent]:
+    """The plan as it was rendered, since an image may hold another; and its trace, where both are small enough.
+
+    BadInput where there is no such trace, or its name leads out of the plan's folder: a pod has no other.
+    """
+    named = plan.comparison.workload_trace
+    where, place = f"{path}, comparison.workload_trace", os.path.normpath(named)
+    trace = traces.find(named, path)
+    if place.startswith(("/", "..")):
+        raise BadInput(named, "a path that stays below the plan's folder or the course's", where,
+                       "Pods have no other folder of yours: copy the trace beside the plan and name it from there.")  # fmt: skip
+    files = {PLAN_FILE: (path, PLAN_FILE), "trace": (trace, place)}
+    if (meta := traces.meta_path(trace)).exists():
+        files["trace-meta"] = (meta, str(traces.meta_path(Path(place))))
+    try:
+        sent = [Sent(key, to, found.read_bytes().decode()) for key, (found, to) in files.items()]
+    except UnicodeDecodeError as error:
+        raise BadInput(f"bytes that are no text ({error.reason})", "JSONL or CSV in UTF-8", where) from None
+    return sent if _size(sent) <= MOST_CONFIG_BYTES else sent[:1]
+
+
+def _size(sent: Sequence[Sent]) -> int:
+    return sum(len(one.key) + len(one.text.encode()) for one in sent)
+
+
+def _plan(sent: Sequence[Sent]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("pdlab-plan"), "immutable": True,
+            "data": {one.key: one.text for one in sent}}  # fmt: skip
 
 
 def _network() -> dict[str, Any]:
