@@ -32,10 +32,9 @@ from typing import Any
 
 from pdlab.documents import write_whole
 from pdlab.errors import BadInput
-from pdlab.live import dynamo_log, env, keeper, netns, policy, provenance
+from pdlab.live import LOOPBACK, dynamo_log, env, keeper, netns, policy, provenance
 from pdlab.live.post import post_json
 from pdlab.live.serve import ServerFailed, free_ports, wait_ready
-from pdlab.live.spec import LOOPBACK
 from pdlab.measure import records
 
 DECISIONS = "decisions.json"

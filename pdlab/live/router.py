@@ -38,14 +38,13 @@ from aiohttp import (
 )
 
 from pdlab.errors import BadInput
-from pdlab.live import policy, recovery
+from pdlab.live import LOOPBACK, policy, recovery
 from pdlab.live import router_steps as steps
 from pdlab.live.placement import NO_PROMPT, Placement, Prompt
 from pdlab.live.router_log import RowLog
 from pdlab.live.router_options import add_arguments, check
 from pdlab.live.router_steps import Journey, Recovery, Route, StepFailed
 
-LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 64 << 20
 UPSTREAM_KEEPALIVE_S = 4.0  # uvicorn closes after 5 s: be the first
 CLIENT_KEEPALIVE_S = 120.0

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.errors import Failed
-from pdlab.live import budget, direct, env, metrics, models
+from pdlab.live import LOOPBACK, budget, direct, env, metrics, models
 from pdlab.live.same_model import identity, same_model
-from pdlab.live.spec import LOOPBACK, Role, Spec, inherited
+from pdlab.live.spec import Role, Spec, inherited
 
 PORTS = range(20_000, 32_000)  # below the range from which the kernel takes outgoing ports
 READY_TIMEOUT_S = 600.0

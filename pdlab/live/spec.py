@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pdlab.errors import BadInput
-from pdlab.live import budget, env, models, nixl_plugin
+from pdlab.live import LOOPBACK, budget, env, models, nixl_plugin
 from pdlab.measure.plan import Plan
 
 Role = Literal["aggregated", "prefill", "decode"]
-LOOPBACK = "127.0.0.1"
 KV_ROLE = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from pdlab.errors import BadInput
-from pdlab.live import budget, direct
+from pdlab.live import LOOPBACK, budget, direct
 from pdlab.live.faults.scene import Scene
 from pdlab.live.serve import Deployment
-from pdlab.live.spec import LOOPBACK
 
 BLOCK_SIZE = 128
 LEASE_S = 30.0

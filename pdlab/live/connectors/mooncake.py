@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from vllm.distributed.kv_transfer.kv_connector.v1.mooncake import mooncake_connector as vllms
 
-LOOPBACK = "127.0.0.1"
+from pdlab.live import LOOPBACK
+
 log = logging.getLogger("vllm.pdlab.mooncake")
 
 

@@ -8,7 +8,8 @@ import threading
 import time
 from typing import Self
 
-LOOPBACK = "127.0.0.1"
+from pdlab.live import LOOPBACK
+
 PIECE = 32 << 10
 HEAD_BYTES = 2_000  # announcements and the first blocks' beginning are left alone
 CORRUPT_BYTES = 64 << 10

@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from pdlab.live import keeper, metrics, models, nixl_ledger
+from pdlab.live import LOOPBACK, keeper, metrics, models, nixl_ledger
 from pdlab.live.ray import calls, env, render
 from pdlab.live.serve import ServerFailed, free_ports
 from pdlab.measure.plan import Plan
@@ -48,7 +48,7 @@ class Application:
         self.arguments = render.arguments(plan, design, model.path, **self.options)
         self.cpus = plan.used(design) + SPARE_CPUS + spare_cpus
         port, self.metrics_port = free_ports(2)
-        self.port, self.url = port, f"http://{render.LOOPBACK}:{port}"
+        self.port, self.url = port, f"http://{LOOPBACK}:{port}"
         self.pids: set[int] = set()  # all that were ever seen below the keeper
 
     def __enter__(self) -> Application:
@@ -170,7 +170,7 @@ class Application:
 
     def metrics(self) -> metrics.Metrics:
         """The node's metrics page.  Ray writes vLLM's names as ``ray_vllm_…``."""
-        return metrics.scrape(f"http://{render.LOOPBACK}:{self.metrics_port}")
+        return metrics.scrape(f"http://{LOOPBACK}:{self.metrics_port}")
 
     def transfers(self) -> list[dict[str, Any]]:
         """What NIXL said of each transfer that a replica's engine has seen finish, in order of time."""

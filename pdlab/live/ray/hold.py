@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-LOOPBACK = "127.0.0.1"
+from pdlab.live import LOOPBACK
+
 OBJECT_STORE_BYTES = 200 << 20  # no large object is ever put there
 LOOK_S = 0.5
 

@@ -14,13 +14,12 @@ from typing import Any, Literal
 import yaml
 
 from pdlab.errors import BadInput
-from pdlab.live import nixl_plugin
+from pdlab.live import LOOPBACK, nixl_plugin
 from pdlab.measure.plan import Live, Plan
 
 Design = Literal["aggregated", "disaggregated"]
 BUILDER = {"aggregated": "build_openai_app", "disaggregated": "build_pd_openai_app"}
 NAME_PREFIX = {"aggregated": "LLMServer:", "prefill": "Prefill:", "decode": "Decode:"}
-LOOPBACK = "127.0.0.1"
 
 
 def arguments(

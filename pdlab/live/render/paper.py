@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from pdlab.errors import BadInput
-from pdlab.live import budget, models
+from pdlab.live import LOOPBACK, budget, models
 from pdlab.live.render import shell
-from pdlab.live.spec import LOOPBACK, Role, Spec, chunk_sizes
+from pdlab.live.spec import Role, Spec, chunk_sizes
 from pdlab.measure import link_need
 from pdlab.measure.plan import Plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pdlab.live import models
+from pdlab.live import LOOPBACK, models
 from pdlab.live.ray import render
 from pdlab.live.render import local, paper, shell
 from pdlab.measure.plan import Plan
@@ -133,7 +133,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
 
 def _preflight(plan: Plan) -> str:
     """The link first.  Ray places replicas itself, so on several nodes the other end is started by hand."""
-    naming = paper.Naming(lambda node, name: paper.LOOPBACK, lambda node, name: OTHER) if plan.nodes > 1 else paper.HERE
+    naming = paper.Naming(lambda node, name: LOOPBACK, lambda node, name: OTHER) if plan.nodes > 1 else paper.HERE
     if (check := paper.preflight(plan, local.PDLAB, naming)) is None:
         return ""
     if plan.nodes == 1:

@@ -33,10 +33,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.request import RequestStatus
 
+from pdlab.live import LOOPBACK
 from pdlab.live.tcpkv import wire
 from pdlab.live.tcpkv.leases import Leases
 
-LOOPBACK = "127.0.0.1"
 log = logging.getLogger("vllm.pdlab.tcpkv")
 
 
