@@ -14,8 +14,8 @@ At the end you can tell a failure that ends cleanly from one that looks like suc
 |---|---|
 | **claim** | "When the transfer of a KV cache fails, the request ends with an error or is tried once more. No token reaches the client twice, and no block stays allocated." |
 | **expected** | you say so in a minute, before anything is broken |
-| **a run would prove** | what a client holds, which counters move and which blocks stay after each of 23 faults, on real vLLM servers, each fault injected at a moment that a server's own counter or state shows |
-| **a run would not prove** | how long detection takes on a network: here a dead process closes its sockets at once, while a dead machine is silent. Nothing about GPUs or several ranks. Nothing about faults that are not in the list. And a retry may compute the prompt again, so nothing about computing exactly once. |
+| **a run would prove** | what a client holds, which counters move and which blocks stay after each of 23 faults, on real vLLM servers, each fault injected at a moment that a server's own counter or state shows; and whether a prompt is ever computed twice |
+| **a run would not prove** | how long detection takes on a network: here a dead process closes its sockets at once, while a dead machine is silent. Nothing about GPUs or several ranks. Nothing about faults that are not in the list. |
 """
 
 # %%
@@ -233,7 +233,7 @@ for row in (checked, unchecked):
 
 # %% [markdown]
 """
-The time you computed is more than the whole budget of notebook 03, and more than the wire itself takes at 25 GB/s. That is why fast connectors leave integrity to the network, whose links carry checks of their own. It is a decision, not a law: the checks could run beside the transfer, layer by layer, or on several cores.
+The time you computed is more than the whole budget of notebook 03, and more than the wire itself takes at 25 GB/s. Perhaps that is why vLLM's NIXL connector computes no checksum and leaves integrity to the network, whose links carry checks of their own. It is a decision, not a law: SGLang has a switch for a checksum, and the checks could run beside the transfer, layer by layer, or on several cores.
 
 **What would change it?** A path with a hop that no link-level check covers: host memory without ECC, a file in a cache directory, a buffer that is freed too early. There the digest has to be the application's.
 
@@ -351,7 +351,7 @@ print(f"{full.injected}; the next prefill waited {full.facts['waited_s']:.1f} s 
 """
 The run left such prompts until at least three quarters of the blocks were held, and then sent one of 2,800 tokens, which needs 22 blocks. It waited for the leases of the others, on a server that had nothing else to do.
 
-Longer leases are kinder to slow decodes and worse for everybody else. Put numbers on it, with Little's law: what is held on average is the arrival rate times the time it is held.
+What does a lease have to cover? Not the queue of a slow decode. Once a request has reached decode, vLLM's NIXL connector there sends prefill a *heartbeat* every sixth of the lease, and each one renews it, until the blocks have come. The lease covers the time before that, in the router. So a longer one is kinder to a slow router and worse for everybody else. Put numbers on it, with Little's law: what is held on average is the arrival rate times the time it is held.
 
 A prefill server has room for **1,952 blocks of 16 tokens**. Each second **two** clients hang up between prefill and pull, each with a prompt of **1,000 tokens**, and nobody tells prefill. The lease is **30 s**. Which share of the cache do their blocks hold on average, in **per cent**? *Hypothetical: an assumed rate on a published cache size.*
 """
@@ -667,7 +667,8 @@ Decode streams every token, the first one included. It cannot start before the b
 
 Accessed in November 2026.
 
-- vLLM documentation, *NixlConnector usage*, and the connector interface `KVConnectorBase_V1`: leases, load-failure policies, the request protocol.
+- vLLM documentation, *NixlConnector usage*, and the connector interface `KVConnectorBase_V1`: leases, load-failure policies, the request protocol. The heartbeats, and that there is no checksum: read in vLLM 0.32, `kv_connector/v1/nixl`.
+- SGLang, server argument `--disaggregation-enable-kv-checksum`: prefill sends a checksum of a request's KV, and decode compares.
 - P. Koopman, *32-bit cyclic redundancy codes for Internet applications*, DSN 2002: what a CRC finds and what it misses.
 - RFC 9110, *HTTP Semantics*, section 15: the status code belongs to the response's start; what 4xx, 5xx and 503 say. RFC 6585, section 4: 429.
 - llm-d inference scheduler, the routing sidecar beside decode (read in its source): after a 5xx from prefill decode computes the prompt, after a 4xx the client gets it.
