@@ -1,9 +1,10 @@
-"""What the reference plan's simulation consists of: six small sweeps, point by point.
+"""What the reference plan's simulation consists of: eight small sweeps, point by point.
 
 ``main`` is the plan itself; the others vary one thing that a fair comparison has to look at
-before it is believed: the chunk size of aggregated serving, the split of the GPUs into pools, the
-link, and the prompt length.  Every point keeps the plan's GPU count but those of ``single``: one
-replica alone, which two replicas have to beat before a comparison with them says anything.
+before it is believed: the chunk size of aggregated serving (for the plan's replicas and for
+smaller ones), the split of the GPUs into pools, the draw of the arrivals, the link, and the prompt
+length.  Every point keeps the plan's GPU count but those of ``single``: one replica alone, which
+two replicas have to beat before a comparison with them says anything.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pdlab.errors import BadInput
 from pdlab.measure.plan import Plan
-from pdlab.measure.workload import Trace, cold, head, scale_time, uniform
+from pdlab.measure.workload import Trace, cold, head, poisson_ms, scale_time, uniform
 
 UPWARD_RPS = (10, 12, 14, 16, 20, 24, 28, 32)  # beyond the plan's own rates, until both sides saturate
 UPWARD_REQUESTS = 1600  # at those rates a run is this many requests, at least 50 s of arrivals
@@ -21,11 +22,14 @@ UPWARD_REQUESTS = 1600  # at those rates a run is this many requests, at least 5
 DEFAULT_CHUNK = 8192  # the simulator's own max_batched_tokens, and vLLM's on an H100
 CHUNKS = (256, 512, 1024, 2048, 4096, DEFAULT_CHUNK)
 CHUNK_RPS, CHUNK_REQUESTS = (4, 8, 12, 14, 16), 1000
-TUNED_CHUNK = 2048  # the choice that ``chunks`` justifies; a test holds it to the records
+TUNED_CHUNK = 2048  # the choice that ``chunks`` justifies, and ``chunks-4xtp4``; tests hold it to the records
+SMALL_CHUNK_RPS = (16, 18)  # what the smaller replicas carry with that chunk, and the next rate
 
 SPLIT_RPS, SPLIT_REQUESTS = (12, 16, 18, 20, 22, 24), 1200
 
 SINGLE_RPS = (8, 12)
+
+DRAW_SEEDS = (101, 202, 303)  # three further draws of the same Poisson load
 
 LINK_GB_S = 25.0  # sustained payload bandwidth of one rank's link, as the plan's text says
 LINKS_GB_S = (10.0, LINK_GB_S, 100.0)
@@ -76,9 +80,11 @@ class Layout:
         return f"disaggregated {self.prefill} to {self.decode}"
 
 
+SMALL_REPLICAS = Layout(Pool(4, 4))
+BEST_SPLIT = Layout(prefill=Pool(3, 4), decode=Pool(1, 4))
 OTHER_LAYOUTS = (
-    Layout(Pool(4, 4)),
-    Layout(prefill=Pool(3, 4), decode=Pool(1, 4)),
+    SMALL_REPLICAS,
+    BEST_SPLIT,
     Layout(prefill=Pool(2, 4), decode=Pool(2, 4)),
     Layout(prefill=Pool(1, 4), decode=Pool(3, 4)),
     Layout(prefill=Pool(2, 4), decode=Pool(1, 8)),
@@ -98,6 +104,7 @@ class Point:
     chunk_tokens: int = DEFAULT_CHUNK
     link_gb_s: float = LINK_GB_S
     prompt_tokens: int | None = None  # None: as the plan's trace says
+    arrivals_seed: int | None = None  # None: the gaps of the plan's trace
 
     @property
     def name(self) -> str:
@@ -112,7 +119,7 @@ class Point:
 
 def points(plan: Plan) -> list[Point]:
     """Every point of the sweep, in the order in which they are run."""
-    sweeps = (_main, _single, _chunks, _splits, _links, _prompts)
+    sweeps = (_main, _single, _chunks, _small_chunks, _splits, _draws, _links, _prompts)
     return [point for sweep in sweeps for point in sweep(plan)]
 
 
@@ -159,6 +166,36 @@ def _chunks(plan: Plan) -> Iterator[Point]:
             yield Point("chunks", design, layout, rate, CHUNK_REQUESTS, chunk_tokens=chunk)
 
 
+def _small_chunks(plan: Plan) -> Iterator[Point]:
+    if SMALL_REPLICAS.gpus != plan.comparison.total_gpus:
+        return
+    for chunk in CHUNKS:
+        if chunk == TUNED_CHUNK:  # those runs are among the splits
+            continue
+        for rate in SMALL_CHUNK_RPS:
+            design = f"aggregated 4xtp4 chunk {chunk}"
+            yield Point("chunks-4xtp4", design, SMALL_REPLICAS, rate, SPLIT_REQUESTS, chunk_tokens=chunk)
+
+
+def _draws(plan: Plan) -> Iterator[Point]:
+    if SMALL_REPLICAS.gpus != plan.comparison.total_gpus:
+        return
+    own = plan_layouts(plan)
+    # What the layout carries on the plan's own trace, and two rates above.
+    swept = (
+        (own["aggregated"], UPWARD_REQUESTS, (14, 16, 20)),
+        (own["disaggregated"], UPWARD_REQUESTS, (10, 12, 14)),
+        (SMALL_REPLICAS, SPLIT_REQUESTS, (16, 18, 20)),
+        (BEST_SPLIT, SPLIT_REQUESTS, (22, 24, 28)),
+    )
+    for seed in DRAW_SEEDS:
+        for layout, requests, rates in swept:
+            chunk = TUNED_CHUNK if layout.aggregated else DEFAULT_CHUNK
+            for rate in rates:
+                yield Point("draws", f"{layout} draw {seed}", layout, rate, requests,
+                            chunk_tokens=chunk, arrivals_seed=seed)  # fmt: skip
+
+
 def _splits(plan: Plan) -> Iterator[Point]:
     for layout in OTHER_LAYOUTS:
         if layout.gpus != plan.comparison.total_gpus:  # another budget answers another question
@@ -190,7 +227,7 @@ def workload(point: Point, plan: Plan, base: Trace) -> Trace:
     """The point's requests: the plan's trace (one request/s), cut, made cold, and sped up.
 
     The first request comes at 0.  Every rate and every design meets the same prompts in the same
-    pattern of gaps.
+    pattern of gaps; a point with a seed of its own meets the gaps of that draw.
     """
     count = plan.comparison.warmup_requests + point.requests
     if len(base) < count:
@@ -199,8 +236,10 @@ def workload(point: Point, plan: Plan, base: Trace) -> Trace:
             f"A run at {point.rate_rps:g} requests/s needs them.",
         )  # fmt: skip
     trace = head(base, count)
-    start_ms = trace.requests[0].at_ms
-    arrivals_ms = [request.at_ms - start_ms for request in trace]
+    arrivals_ms = [request.at_ms for request in trace]
+    if point.arrivals_seed is not None:
+        arrivals_ms = poisson_ms(1.0, count, point.arrivals_seed)
+    arrivals_ms = [at - arrivals_ms[0] for at in arrivals_ms]
     if point.prompt_tokens is not None:
         output = trace.requests[0].output_tokens
         trace = uniform(point.prompt_tokens, output, arrivals_ms, base.block_tokens)

@@ -189,7 +189,7 @@ def to_run(
     """One result as a run: records, and a provenance that says it was simulated, and from what."""
     warmup = plan.comparison.warmup_requests
     table = to_table(result, trace, warmup, plan.comparison.request_deadline_seconds)
-    first, last = trace.requests[warmup], trace.requests[-1]
+    first, last, drawn = trace.requests[warmup], trace.requests[-1], point.arrivals_seed
     summary = result["summary"]
     document = records.provenance(
         label="simulated",
@@ -198,7 +198,7 @@ def to_run(
         offered_rate_rps=point.rate_rps,
         cache_state=point.cache_state,
         window_ns=[_ns(first.at_ms), _ns(last.at_ms)],
-        seed=None,
+        seed=drawn,
         plan_sha256=plan_sha256,
         workload={
             "trace": plan.comparison.workload_trace,
@@ -212,7 +212,8 @@ def to_run(
         versions={"aisimulate": simulator, "timing_data": result["timing_data"]},
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         commit=commit,
-        notes="Arrivals come from the trace, so the simulator draws nothing at random.",
+        notes=f"Arrivals come from {'the trace' if drawn is None else f'a Poisson draw, seed {drawn}'}, "
+        "so the simulator draws nothing at random.",
         summary={
             "budget": {"count": point.layout.gpus, "unit": "GPU"},
             "itl_mean_ms": summary["mean_itl_ms"],
