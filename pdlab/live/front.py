@@ -12,11 +12,15 @@ from pathlib import Path
 from pdlab.live.serve import Deployment, ServerFailed
 
 
+def log_of(deployment: Deployment) -> Path:
+    """The log of its routers, a JSON line a request."""
+    return deployment.run_dir / "router.jsonl"
+
+
 @contextmanager
 def routed(deployment: Deployment, *options: str) -> Iterator[str]:
     """Start a router (``options`` as ``pdlab router`` takes them) and give its URL.
 
-    Its log, a JSON line a request, is ``router.jsonl`` in the deployment's run directory.
     It ends with the block, or when this program is gone.
     """
     with router_process(deployment, *options) as (_, url):
@@ -26,11 +30,10 @@ def routed(deployment: Deployment, *options: str) -> Iterator[str]:
 @contextmanager
 def router_process(deployment: Deployment, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The same, with the router's process as well, for who wants to see it end."""
-    log: Path = deployment.run_dir / "router.jsonl"
     flags = {"aggregated": "--worker", "prefill": "--prefill", "decode": "--decode"}
     servers = [text for s in deployment.servers for text in (flags[s.role], s.base_url)]
     router = subprocess.Popen(
-        [sys.executable, "-m", "pdlab.live.router", *servers, "--log", str(log)]
+        [sys.executable, "-m", "pdlab.live.router", *servers, "--log", str(log_of(deployment))]
         + ["--until-stdin-closes", *options],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

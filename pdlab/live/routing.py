@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pdlab.documents import write_whole
+from pdlab.documents import read_lines, write_whole
 from pdlab.live import client, env, serve, sweep
-from pdlab.live.front import routed
+from pdlab.live.front import log_of, routed
 from pdlab.live.placement import BLOCK_SIZE
 from pdlab.measure import plan as plans
 from pdlab.measure import records, workload
@@ -117,7 +117,7 @@ def _run(
             with routed(deployment, *options) as url:
                 sweep.empty_caches(url)
                 trace = sweep.requests(plan, case, base)
-                log = deployment.run_dir / "router.jsonl"
+                log = log_of(deployment)
                 run = sweep.run_case(plan, case, trace, deployment, url, out / case.name, log, about, resume=True)
             names = {server.base_url: server.name for server in deployment.servers}
             keep_decisions(log, run, trace, names, out / case.name / DECISIONS)
@@ -136,7 +136,7 @@ def _run_alone(
             continue
         case = RuleCase("disaggregated", plan.comparison.cache_state[0], 1 / apart_s, chunk_tokens(plan), group=ALONE, rule=rule)
         with routed(deployment, "--policy", rule) as url:
-            log = deployment.run_dir / "router.jsonl"
+            log = log_of(deployment)
             sweep.run_case(one_by_one, case, trace, deployment, url, out / rule, log, about, resume=True)
 
 
@@ -144,7 +144,7 @@ def keep_decisions(
     log: Path, run: records.Run, trace: workload.Trace, names: Mapping[str, str], path: Path
 ) -> None:
     """One JSON line a request in the trace's order: its kind, what was believed, decided, and why."""
-    found = {one["request_id"]: one for one in map(json.loads, log.read_text().splitlines())}
+    found = {one["request_id"]: one for one in read_lines(log)}
     rows = zip(run.table["request_id"].to_pylist(), run.table["seq"].to_pylist(), strict=True)
     lines = []
     for request_id, seq in sorted(rows, key=lambda row: row[1]):
@@ -160,7 +160,7 @@ def keep_decisions(
 
 def read_decisions(directory: Path) -> list[dict[str, Any]]:
     """What ``keep_decisions`` kept, in the trace's order."""
-    return [json.loads(line) for line in (directory / DECISIONS).read_text().splitlines()]
+    return read_lines(directory / DECISIONS)
 
 
 def bytes_to_move(decisions: list[dict[str, Any]]) -> int:

@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pdlab.documents import write_whole
+from pdlab.documents import read_lines, write_whole
 from pdlab.errors import BadInput
 from pdlab.live import client, load, metrics, provenance, serve, tuned
 from pdlab.live.client_loop import LEAD_NS
-from pdlab.live.front import routed
+from pdlab.live.front import log_of, routed
 from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 from pdlab.measure import records, slo, traces, workload
@@ -319,12 +319,7 @@ def add_routes(
 
     Of a request that was sent again after an interruption, the last line counts.
     """
-    found = {}
-    with log.open() as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                one = json.loads(line)
-                found[one["request_id"]] = one
+    found = {one["request_id"]: one for one in read_lines(log)}
     starts = sorted(session["t0_monotonic_ns"] for session in sessions)
     for row in rows:
         if one := found.get(row["request_id"]):
@@ -475,7 +470,7 @@ class Sweep:
             options = [] if cases[0].design == "aggregated" else ["--policy", rule]
             for name in ("prefill", "first-token", "request"):
                 options += [f"--{name}-deadline", late]
-            log = deployment.run_dir / "router.jsonl"
+            log = log_of(deployment)
             with routed(deployment, *options) as url:
                 first_requests(url, deployment)
                 for case in cases:

@@ -7,14 +7,14 @@ stopped processes go on, dead servers are started again, and blocks are awaited.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pdlab.documents import read_lines
 from pdlab.live.faults.middle import Middle
 from pdlab.live.faults.scene import Answer, NotInjected, Scene
-from pdlab.live.front import routed
+from pdlab.live.front import log_of, routed
 from pdlab.live.serve import Server
 
 PROMPT, LONG, LONGEST, OUTPUT = 700, 2800, 3900, 24
@@ -67,8 +67,8 @@ def fault(name: str, pair: str, says: str, expects: str, kills: bool = False) ->
 
 def _through_router(scene: Scene, options: tuple[str, ...], prompt: list[int]) -> tuple[Answer, dict[str, Any]]:
     """One request through a router of its own; the answer and the router's record of it."""
-    log = scene.deployment.run_dir / "router.jsonl"
-    name = f"fault-{len(log.read_text().splitlines()) if log.exists() else 0}"
+    log = log_of(scene.deployment)
+    name = f"fault-{len(read_lines(log)) if log.exists() else 0}"
     with routed(scene.deployment, *options) as url:
         answer = scene.send(url, scene.body(prompt, OUTPUT), name).wait()
     return answer, _record(scene, name)
@@ -76,8 +76,7 @@ def _through_router(scene: Scene, options: tuple[str, ...], prompt: list[int]) -
 
 def _record(scene: Scene, request_id: str) -> dict[str, Any]:
     """The router's one line about a request."""
-    log = (scene.deployment.run_dir / "router.jsonl").read_text().splitlines()
-    mine = [line for line in map(json.loads, log) if line["request_id"] == request_id]
+    mine = [line for line in read_lines(log_of(scene.deployment)) if line["request_id"] == request_id]
     if len(mine) != 1:
         raise RuntimeError(f"{len(mine)} lines in the router's log for one request")
     return mine[0]

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pdlab.documents import write_whole
+from pdlab.documents import read_lines, write_whole
 from pdlab.live import provenance
 from pdlab.live.faults.scene import Answer, NotInjected, Scene
 from pdlab.live.faults.table import GRACE_S, LEASE_S, Say, compare, pair
-from pdlab.live.front import routed
+from pdlab.live.front import log_of, routed
 from pdlab.live.serve import Deployment
 from pdlab.measure import records
 
@@ -144,7 +144,7 @@ def run(count: int = 1000, seed: int = 5, kills: int = 3, out: Path | None = Non
                 deployment.restart(scene.prefill)
             say(f"{min(first + size, count)} of {count} asked")
         took_s = time.monotonic() - start
-        log = [json.loads(line) for line in (deployment.run_dir / "router.jsonl").read_text().splitlines()]
+        log = read_lines(log_of(deployment))
         account = balance(asks, soaking.answers, log)
         account.kills, account.took_s = kills, round(took_s, 1)
         account.blocks_free_after_s = round(scene.until_free(*deployment.servers, timeout_s=LEASE_S + GRACE_S), 1)

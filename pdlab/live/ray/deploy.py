@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from pdlab.documents import read_lines
 from pdlab.live import LOOPBACK, keeper, metrics, models, nixl_ledger
 from pdlab.live.ray import calls, env, render
 from pdlab.live.serve import ServerFailed, free_ports
@@ -130,8 +131,7 @@ class Application:
 
     def states(self) -> list[dict[str, Any]]:
         """What Serve said of the application and its replicas, each time that it changed."""
-        lines = self._document.with_name("status.jsonl").read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return read_lines(self._document.with_name("status.jsonl"))
 
     def processes(self) -> list[psutil.Process]:
         """Everything that runs below the keeper now."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from pdlab.documents import read_lines
 from pdlab.live.ray import prove, scale, sweep
 
 SCALE = "scale"
@@ -24,4 +24,4 @@ def record_proof(out: Path) -> None:
 
 def lines(path: Path) -> list[dict]:
     """A file of one JSON document a line."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return read_lines(path)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pdlab.live import client, env, load, models, sweep, tuned
+from pdlab.live import client, env, load, models, netns, sweep, tuned
 from pdlab.live.ray import calls, deploy, prove, wires
 from pdlab.live.ray import env as ray_env
 from pdlab.measure import plan as plans
@@ -180,10 +180,9 @@ def _rise(key: str, before: dict[str, Any], after: dict[str, Any]) -> float | No
 def loopback_bytes() -> int | None:
     """What this machine's loopback interface has carried since it started, or None where nobody says."""
     try:
-        lines = Path("/proc/net/dev").read_text().splitlines()
+        return netns.counters().bytes
     except OSError:
         return None
-    return next((int(line.split(":")[1].split()[0]) for line in lines if line.strip().startswith("lo:")), None)
 
 
 def _with(offer: client.Offer, **fields: Any) -> client.Offer:
