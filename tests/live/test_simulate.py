@@ -71,6 +71,18 @@ def test_a_rate_only_speeds_the_trace_up():
     assert four.requests[500].hash_ids == one.requests[500].hash_ids
 
 
+def test_another_draw_changes_the_gaps_and_nothing_else():
+    """A point with a seed has other arrivals than the trace at the same rate, the same lengths, and names its seed."""
+    drawn = POINTS["draws/aggregated-2xtp8-draw-101-cold-14rps"]
+    own, other = (sim_points.workload(point, LOADED, BASE) for point in (POINTS["main/aggregated-cold-14rps"], drawn))
+    assert len(own) == len(other) == 1700 and own.requests[0].at_ms == other.requests[0].at_ms == 0
+    assert own.requests[1].at_ms != other.requests[1].at_ms
+    assert other.requests[-1].at_ms / 1000 == pytest.approx(1699 / 14, rel=0.05)
+    assert [r.prompt_tokens for r in own] == [r.prompt_tokens for r in other]
+    assert len({i for r in other for i in r.hash_ids}) == sum(len(r.hash_ids) for r in other)
+    assert {p.arrivals_seed for p in POINTS.values() if p.group == "draws"} == set(sim_points.DRAW_SEEDS)
+
+
 def test_cold_prompts_share_nothing_and_warm_ones_do():
     """The cache state of a point is a property of its prompts."""
     cold = sim_points.workload(POINTS["main/aggregated-cold-1rps"], LOADED, BASE)

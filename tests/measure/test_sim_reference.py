@@ -16,7 +16,7 @@ from pdlab.theory import kv, queueing
 ROOT = Path(simulate.ROOT)
 SWEEP = ROOT / "data/runs/sim-reference"
 PLAN = ROOT / "data/plans/reference-16gpu.yaml"
-GROUPS = ("main", "single", "chunks", "splits", "links", "prompts")
+GROUPS = ("main", "single", "chunks", "chunks-4xtp4", "splits", "draws", "links", "prompts")
 SATURATED = {  # a run beyond capacity, and the replicas of its prefill pool
     "main/disaggregated-cold-16rps": 1,
     "splits/disaggregated-1xtp4-to-3xtp4-cold-12rps": 1,
@@ -50,6 +50,7 @@ def test_every_point_of_the_plan_is_recorded_and_labelled():
         kept = run(point.path)
         assert kept.provenance["label"] == "simulated"
         assert kept.provenance["plan_sha256"] == plan.sha256(PLAN)
+        assert kept.provenance["seed"] == point.arrivals_seed
         assert simulate.content_hash(kept) == hashes[point.path]
         assert kept.table.num_rows == 100 + point.requests
         assert kept.provenance["summary"]["budget"]["count"] == (8 if point.group == "single" else 16)
@@ -156,6 +157,28 @@ def test_the_tuned_chunk_is_the_best_of_the_recorded_ones():
     assert found[8192].result == "refused"
     best = max(c.rate_rps for c in found.values() if c.rate_rps)
     assert min(n for n, c in found.items() if c.rate_rps == best) == sim_points.TUNED_CHUNK
+
+
+def test_the_tuned_chunk_is_the_best_for_the_smaller_replicas_too():
+    """No other size carries what four TP4 replicas carry with it: each fails there, or cannot be judged and fails above."""
+    tuned = capacities("splits")["aggregated 4xtp4", "cold"].rate_rps
+    assert tuned == sim_points.SMALL_CHUNK_RPS[0]
+    others = capacities("chunks-4xtp4")
+    assert {int(d.rsplit(" ", 1)[1]) for d, _ in others} == set(sim_points.CHUNKS) - {sim_points.TUNED_CHUNK}
+    assert not any(c.rate_rps for c in others.values())
+    for chunk in (256, 512, 1024):
+        assert slo.analyse(run(f"chunks-4xtp4/aggregated-4xtp4-chunk-{chunk}-cold-16rps")).verdict == "fail"
+    for chunk in (4096, 8192):
+        words = [slo.analyse(run(f"chunks-4xtp4/aggregated-4xtp4-chunk-{chunk}-cold-{rate}rps")).verdict for rate in (16, 18)]
+        assert words == ["not_evaluable", "fail"]
+
+
+def test_other_draws_move_the_figures_by_a_step_and_never_their_order():
+    """Three further draws: each layout's capacity is the trace's or the next tested rate, in the same order."""
+    layouts = ("disaggregated 1xtp8 to 1xtp8", "aggregated 2xtp8", "aggregated 4xtp4", "disaggregated 3xtp4 to 1xtp4")
+    found = capacities("draws")
+    rows = [[found[f"{layout} draw {seed}", "cold"].rate_rps for layout in layouts] for seed in sim_points.DRAW_SEEDS]
+    assert rows == [[12, 14, 18, 24], [10, 14, 16, 22], [10, 14, 16, 22]]
 
 
 def test_what_the_sweep_says_about_the_two_designs():
