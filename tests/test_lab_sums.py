@@ -46,6 +46,15 @@ def test_medians_and_the_mean_in_the_system():
     assert lab_sums.mean_in_system([0, 10**9], [10**9, 4 * 10**9]) == 1
 
 
+def test_waits_after_prefill_are_split_by_length_and_leave_out_what_did_not_go_that_way():
+    """Warm-up, failures and local answers do not count, and a side without a request says so."""
+    row = {"status": "ok", "warmup": False, "prompt_tokens": 64, "frame_ns": [9_000_000], "stage_ns": {"router_prefill_done": 4_000_000}}
+    longer = row | {"prompt_tokens": 65, "frame_ns": [6_000_000]}
+    left_out = [row | {"warmup": True}, row | {"status": "failed", "frame_ns": []}, row | {"stage_ns": None}, row | {"stage_ns": {}}]
+    assert lab_sums.waits_after_prefill([row, longer, *left_out], 64) == (5, 2)
+    assert lab_sums.waits_after_prefill([row], 64) == (5, None)
+
+
 def test_a_curve_contradicts_one_bandwidth_where_a_size_gets_half_of_anothers_rate():
     """Lab L1's statement on any run, the learner's own as well: a flat curve cannot contradict it, one of several that bends can."""
     assert lab_sums.one_bandwidth([1.0, 1.5, 1.9]) == "not shown"

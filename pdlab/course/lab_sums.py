@@ -42,6 +42,20 @@ def mean_in_system(sent_ns: Sequence[int], end_ns: Sequence[int]) -> float:
     return float(sum(map(int, stays)) / (int(max(end_ns)) - int(min(sent_ns))))
 
 
+def waits_after_prefill(rows: Iterable[Mapping[str, Any]], up_to_tokens: int) -> tuple[float | None, float | None]:
+    """Median ms from prefill's end (the router's note) to the first token: of prompts up to that length, and of longer ones.
+
+    Only what was answered, counts and went through prefill; None for a side without such a request.
+    """
+    sides: tuple[list[float], list[float]] = [], []
+    for row in rows:
+        done_ns = (row["stage_ns"] or {}).get("router_prefill_done")
+        if row["status"] == "ok" and not row["warmup"] and done_ns is not None:
+            sides[row["prompt_tokens"] > up_to_tokens].append((row["frame_ns"][0] - done_ns) / 1e6)
+    short, long = (float(median(waits)) if waits else None for waits in sides)
+    return short, long
+
+
 def own_times(spans: Sequence[Span]) -> dict[str, float]:
     """Name → time of its own, of calls nested one in the other, outermost first."""
     lengths = [end - start for _, start, end in spans]
