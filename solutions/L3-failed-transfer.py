@@ -351,7 +351,7 @@ print(f"{full.injected}; the next prefill waited {full.facts['waited_s']:.1f} s 
 """
 The run left such prompts until at least three quarters of the blocks were held, and then sent one of 2,800 tokens, which needs 22 blocks. It waited for the leases of the others, on a server that had nothing else to do.
 
-What does a lease have to cover? Not the queue of a slow decode. Once a request has reached decode, vLLM's NIXL connector there sends prefill a *heartbeat* every sixth of the lease, and each one renews it, until the blocks have come. The lease covers the time before that, in the router. So a longer one is kinder to a slow router and worse for everybody else. Put numbers on it, with Little's law: what is held on average is the arrival rate times the time it is held.
+What does a lease have to cover? Not the queue of a slow decode: once decode has the request, vLLM's NIXL connector there sends prefill a *heartbeat* every sixth of the lease, and each one renews it until the blocks have come. What is left is the router's time, between prefill's answer and the call to decode. A longer lease is kinder to a slow router and worse for everybody else. Put numbers on it, with Little's law: what is held on average is the arrival rate times the time it is held.
 
 A prefill server has room for **1,952 blocks of 16 tokens**. Each second **two** clients hang up between prefill and pull, each with a prompt of **1,000 tokens**, and nobody tells prefill. The lease is **30 s**. Which share of the cache do their blocks hold on average, in **per cent**? *Hypothetical: an assumed rate on a published cache size.*
 """
