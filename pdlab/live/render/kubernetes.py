@@ -250,8 +250,6 @@ class Store:
 def files(asked: paper.Asked) -> dict[str, str]:
     """File name → text."""
     plan, path, designs = asked.plan, asked.path, asked.designs
-    if plan.live is None or plan.live.device != "cuda":
-        raise BadInput("a plan for a processor", "one for GPUs", "--target kubernetes", "For one machine use local.")
     where = f"{PLAN_MOUNT}/{PLAN_FILE}"
     if paper.MODELS in (model := paper.model_of(asked)).path:
         raise BadInput(f"model {model.name!r}, which is made on one machine", "one that every pod can read", "--target kubernetes",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pdlab.errors import BadInput
 from pdlab.live import keeper
 from pdlab.live.render import local, paper, shell
 
@@ -67,8 +66,6 @@ HERE_ONLY = [f"--unset={keeper.SOCKETS}"]  # a folder of the first node, where t
 def files(asked: paper.Asked) -> dict[str, str]:
     """File name → text."""
     plan, path, designs = asked.plan, asked.path, asked.designs
-    if plan.live is None or plan.live.device != "cuda":
-        raise BadInput("a plan for a processor", "one for GPUs", "--target slurm", "For one machine use local.")
     naming = paper.Naming(_address, _address) if plan.nodes > 1 else paper.HERE
     words = (local.PLAN, local.OUT, local.PDLAB)
     sheets = paper.sheets(asked, *words, naming)

@@ -13,6 +13,7 @@ from pdlab.live.spec import chunk_sizes
 from pdlab.measure import plan as plans
 
 TARGETS = {"local": local.files, "slurm": slurm.files, "ray": ray.files, "kubernetes": kubernetes.files}
+CLUSTERS = ("slurm", "kubernetes")  # their nodes have GPUs
 WRITTEN = {"comparison": {"model_revision"}, "deployments": {"disaggregated": {"routing", "kv_transport"}}, "live": True}
 
 
@@ -35,6 +36,8 @@ def render(
         beside = path.with_name(f"{path.stem}-live.yaml")
         do = f"{beside} has one." if beside.exists() else "Without it a plan can only be simulated."
         raise BadInput("no live section", "one that says how servers start", str(path), do)
+    if target in CLUSTERS and plan.live.device != "cuda":
+        raise BadInput("a plan for a processor", "one for GPUs", f"--target {target}", "For one machine use local.")
     if least_bad and not tune:
         raise BadInput("--least-bad without --tune", "both: it is about the choice that --tune makes", "--least-bad")
     if tune:
