@@ -12,7 +12,6 @@ import os
 import sys
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, TimeoutExpired
-from typing import Any
 
 from pdlab.course.warm import Child, Warm
 

@@ -191,8 +191,7 @@ def _once(scene: Scene, one: Fault, result: Result, say: Say) -> None:
 
 
 def _write(out: Path, result: Result, about: dict[str, Any]) -> None:
-    """The table, one line a run, and where it comes from.  Whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
+    """The table, one line a run, and where it comes from."""
     lines = ",\n".join(json.dumps(asdict(row), separators=(",", ":")) for row in result.rows)
     tries = Counter({row.fault: 0 for row in result.rows})
     for row in result.rows:
@@ -202,8 +201,8 @@ def _write(out: Path, result: Result, about: dict[str, Any]) -> None:
         "tries_that_injected_nothing": dict(+tries),
         "runs_that_came_to_nothing": {name: why for name, why in result.given_up.items() if why},
     }}  # fmt: skip
-    write_whole(out / TABLE, f"[\n{lines}\n]\n")
     records.write_provenance(out, document)
+    write_whole(out / TABLE, f"[\n{lines}\n]\n")
 
 
 def read(directory: Path) -> list[Row]:
@@ -219,7 +218,7 @@ def record(directory: Path) -> None:
 
 def observe(scene: Scene, one: Fault) -> Row:
     """One run of one fault, from a clean scene to a clean scene."""
-    before_processes = _processes(scene)
+    before_processes = _processes()
     missed = 0
     while True:
         scene.deployment.reset_prefix_caches()
@@ -250,7 +249,7 @@ def observe(scene: Scene, one: Fault) -> Row:
         client_saw=seen.answer.saw(), http_status=seen.answer.http_status, finished=seen.answer.finished,
         attempts=seen.attempts, tokens=len(seen.answer.tokens), twice=twice, right=right,
         blocks_free_after_s=round(free_s, 2), recovered_after_s=round(recovered_s, 2),
-        processes=_processes(scene) - before_processes, missed=missed,
+        processes=_processes() - before_processes, missed=missed,
         counters=_changes(before, after),
         facts=seen.facts | {"client_waited_s": round(seen.answer.ended_s - seen.answer.sent_s, 2)} | ({"dead": dead} if dead else {}),
         all_free_after_s=round(all_free_s, 2),
@@ -310,7 +309,7 @@ def _healthy(scene: Scene) -> None:
     scene.until_free(*scene.deployment.servers, timeout_s=LEASE_S + GRACE_S)
 
 
-def _processes(scene: Scene) -> int:
+def _processes() -> int:
     """Processes below this one; routers and dead servers must not add up."""
     return len(psutil.Process(os.getpid()).children(recursive=True))
 
