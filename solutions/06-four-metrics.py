@@ -2,7 +2,7 @@
 """
 # 06 · Four metrics, honestly
 
-**Time** 50 minutes, with a good place to stop after 25. **Before this** notebook 05: what is to be compared, and at what budget. **You need** percentiles, and TTFT and TPOT from notebook 01. **Run from the top**: each cell needs those above it.
+**Time** 65 minutes, with a good place to stop after 30. **Before this** notebook 05: what is to be compared, and at what budget. **You need** percentiles, and TTFT and TPOT from notebook 01. **Run from the top**: each cell needs those above it.
 
 At the end you can take any load tool's output and say what it counted, what it left out, and whether it may answer the question that decides a deployment: how much load can it take while its promise holds?
 """
@@ -308,19 +308,19 @@ Think of who drops out of a denominator. A server that refuses the requests it w
 - `met_without_tpot`: it is judged on its other conditions;
 - `excluded`: it leaves both numerator and denominator.
 
-Write the share over all offered under each. `good` are the requests with at least two tokens that met everything. `one_token` are answers of one token, all with a good TTFT. `offered` is everything.
+Write the share of good requests under each policy. Start from all offered. `good` are the requests with at least two tokens that met everything. `one_token` are answers of one token, all with a good TTFT. `offered` is everything.
 """
 
 # %% exercise="6.8"
 # Exercise 6.8
 def attainment(good, one_token, offered, policy):
-    """Share of good requests over all offered, under a policy for one-token answers."""
+    """Share of good requests under a policy for one-token answers."""
     ...
 
 
 ### BEGIN SOLUTION
 def attainment(good, one_token, offered, policy):
-    """Share of good requests over all offered, under a policy for one-token answers."""
+    """Share of good requests under a policy for one-token answers."""
     if policy == "met_without_tpot":
         return (good + one_token) / offered
     if policy == "excluded":
@@ -333,7 +333,7 @@ check("6.8", attainment)
 
 # %% [markdown]
 """
-**A good place to stop**, after 25 of the 50 minutes. You have three of the four metrics. Ahead: the three programs of the puzzle, how much a run of this size can show, and the fourth metric. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
+**A good place to stop**, after 30 of the 65 minutes. You have three of the four metrics. Ahead: the three programs of the puzzle, how much a run of this size can show, and the fourth metric. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
 
 ## One run, six definitions
 
@@ -491,17 +491,17 @@ show_figure(axes[0], alt=f"""
 
 # %% [markdown]
 """
-Each of these was found in a released tool, by pointing it at a server whose every write was logged (measured in November 2026, on two cores, over loopback; the single runs were not kept). A paragraph each.
+Each of these was found in a released tool, by pointing it at a server whose every write was logged (measured in November 2026, on two cores, over loopback). The single runs were not kept; the lines of source that do it are named instead, so that you can look. Files and lines are those of vLLM 0.32.0, guidellm 0.8.1 and aiperf 0.13.0.
 
-**vLLM bench** draws Poisson gaps and then stretches them, so that the last request leaves after exactly N / rate seconds. The count in that time no longer varies, although the variation of the count is part of what a Poisson load is: 500 requests may take 23 or 27 seconds. Its runs look more alike than runs of that load are. It also stamps the start before it connects, so a new connection is part of TTFT.
+**vLLM bench** draws Poisson gaps and then stretches them, so that the last request leaves after exactly N / rate seconds (`benchmarks/serve.py`, 484 to 497). It does so on purpose: throughputs of different seeds are to agree. But that variation is part of what a Poisson load is: 500 requests may take 23 or 27 seconds. Its runs look more alike than runs of that load are. It also stamps the start before it connects, so a new connection is part of TTFT (`benchmarks/lib/endpoint_request_func.py`, 228).
 
-**guidellm** 0.8.1 with its default of ten workers gives all of them one seed. Every gap comes ten times in a row. The figure shows what that does: bursts and lulls, and a mean rate that was off by up to 14 %. With one worker the arrivals are Poisson. It connects anew for nearly every request and does not count the connecting.
+**guidellm** with its default of ten workers gives all of them one seed, 42 (`scheduler/strategies.py`, 606 and 694). Every gap comes ten times in a row. The figure shows what that does: bursts and lulls, and a mean rate that was off by up to 14 %. With one worker the arrivals are Poisson. It connects anew for nearly every request and does not count the connecting.
 
-**aiperf** moves its schedule when it is more than 10 ms late. The load that it missed is forfeited, silently, and the lag it reports is against the later schedule. A client that cannot keep up offers less and shows no lag.
+**aiperf** moves its schedule when it is more than 10 ms late (`timing/strategies/request_rate.py`, 267; the 10 ms are a setting). On purpose again, and said there: whoever catches up sends a burst that nobody asked for. The price is that the load it missed is forfeited, and that the lag it reports counts from the later schedule. A client that cannot keep up offers less and shows no lag. So look at the rate that was sent.
 
 **All three**, when several frames arrive in one read, give them nearly the same time. The stamp is taken by the program, after the read; the frames behind the first have waited in the socket. The gaps inside such a read are wrong, and so is the gap after it. Only the kernel knows when each packet came.
 
-How wrong is a stamp? Each client ran at 20 requests/s on one core, against a server on the other that wrote down its own times. (vLLM bench 0.32.0, guidellm 0.8.1, aiperf 0.13.0; `pdlab` is the client of this course. guidellm exports no times of single frames.)
+How wrong is a stamp? Each client ran at 20 requests/s on one core, against a server on the other that wrote down its own times. (`pdlab` is the client of this course. guidellm exports no times of single frames.)
 """
 
 # %%
@@ -597,6 +597,8 @@ check("6.11", needed)
 
 Now the number that decides a deployment. The gates are attainment, errors, and no sustained growth of the queue. **Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. None can be stated where a rate passes above one that fails, or where a rate can't be judged and no lower one fails: those runs are repeated first. Its full name is SLO-compliant capacity. It is read off a sweep. It is not interpolated, and it is not always there.
 
+*Goodput* is no third word for it, but two. Tools print the good requests a second of *one* run. DistServe, and notebook 05, mean the highest rate at which enough requests are good: capacity, there divided by the GPUs.
+
 Why the queue? A run of ten minutes may end before the queue has grown long enough to hurt. Attainment is still in order while the server already takes in more than it gets done. In an hour it would not be.
 """
 
@@ -675,7 +677,7 @@ The baseline, DeepSpeed-MII, and the condition: more than 90 % of requests meeti
 
 Accessed in November 2026.
 
-- vLLM 0.33, `vllm bench serve` (source and documentation); guidellm 0.8.1; NVIDIA aiperf 0.13; kubernetes-sigs inference-perf, main branch: the definitions in each tool's source.
+- vLLM 0.33, `vllm bench serve` (source and documentation); guidellm 0.8.1; NVIDIA aiperf 0.13; kubernetes-sigs inference-perf, commit 010d12f (`inference_perf/reportgen/base.py`): the definitions in each tool's source.
 - MLPerf Inference rules, server scenario for language models: 99th percentiles of TTFT and TPOT, counted from the scheduled time.
 - Y. Zhong et al., *DistServe*, OSDI 2024, and its published evaluation scripts.
 - E. B. Wilson, *Probable Inference, the Law of Succession, and Statistical Inference*, 1927.

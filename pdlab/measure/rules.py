@@ -1,6 +1,6 @@
 """The same run by other tools' rules: what each would print, and whom it would call good.
 
-Read from vLLM bench 0.33, guidellm 0.8.1, aiperf 0.13, inference-perf (main branch, November 2026),
+Read from vLLM bench 0.33, guidellm 0.8.1, aiperf 0.13, inference-perf (commit 010d12f, November 2026),
 DistServe's evaluation scripts and the MLPerf Inference rules.  Only the definitions are modelled here,
 not how a tool's client keeps time.  The course's own rule stands in ``pdlab.measure.slo``.
 """
