@@ -54,7 +54,7 @@ now_ns = time.monotonic_ns
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds.  ``first_token`` counts from the decode request and so contains the transfer."""
+    """Seconds.  ``first_token_s`` counts from the decode request and so contains the transfer."""
 
     prefill_s: float = 60.0
     first_token_s: float = 60.0

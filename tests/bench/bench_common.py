@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import random
 import shutil
 import subprocess
 import sys
@@ -16,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdlab.live import client
+from pdlab.live import client, provenance
 from pdlab.measure import records
+from pdlab.measure.workload import poisson_ms
 
 HERE = Path(__file__).resolve().parent
 SERVER_CORE, CLIENT_CORE = 0, 1
@@ -93,15 +93,6 @@ def awake(core: int) -> Iterator[None]:
         spin.wait()
 
 
-def poisson_ms(rate_rps: float, count: int, seed: int = 1) -> list[float]:
-    """Arrival times of one random stream, never rescaled."""
-    stream, now, times = random.Random(seed), 0.0, []
-    for _ in range(count):
-        now += stream.expovariate(rate_rps) * 1000
-        times.append(now)
-    return times
-
-
 def connections_for(rate_rps: float) -> int:
     """Enough for the requests that are open at once, and then some."""
     return int(rate_rps * (FIRST_MS + TOKENS * GAP_MS) / 1000 * 1.6) + 8
@@ -112,15 +103,15 @@ def offers(rate_rps: float, count: int) -> list[client.Offer]:
     prompt = [(7 * i) % 1000 + 100 for i in range(PROMPT_TOKENS)]
     return [
         client.Offer(seq, at_ms, client.completion("m", prompt, TOKENS))
-        for seq, at_ms in enumerate(poisson_ms(rate_rps, count))
+        for seq, at_ms in enumerate(poisson_ms(rate_rps, count, seed=1))
     ]
 
 
 def run_pdlab(url: str, rate_rps: float, count: int, out: Path) -> list[dict[str, Any]]:
     """Our client's rows for the load."""
     options = client.Options(connections=connections_for(rate_rps), idle_limit_s=60)
-    provenance = {"label": "measured", "source": "pdlab bench", "offered_rate_rps": rate_rps}
-    run = client.run_load(f"{url}/v1/completions", offers(rate_rps, count), out, provenance, options)
+    about = {"label": "measured", "source": "pdlab bench", "offered_rate_rps": rate_rps}
+    run = client.run_load(f"{url}/v1/completions", offers(rate_rps, count), out, about, options)
     return records.rows(run.table)
 
 
@@ -145,14 +136,8 @@ def cpu_s(pid: int) -> float:
 
 def machine() -> dict[str, Any]:
     """What a reader must know to weigh the figures."""
-    model = "unknown"
-    if Path("/proc/cpuinfo").exists():
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
     return {
-        "cpu": model,
+        "cpu": provenance.machine()["cpu"],
         "cores": os.cpu_count(),
         "real_time_priority": REAL_TIME,
         "kernel": platform.release().split("-")[0],
