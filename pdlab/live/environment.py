@@ -173,11 +173,12 @@ class Environment:
             # addsitedir and not the bare path: what is installed there as editable has .pth files too
             line = f"import site; site.addsitedir({str(below.absolute())!r})\n"
             (site / "pdlab-base.pth").write_text(line)
-        return self._broken()
+        return self.fails(self.probe)
 
-    def _broken(self) -> str:
+    def fails(self, line: str) -> str:
+        """Why a line of Python does not run in here, in one line; empty where it does."""
         result = subprocess.run(
-            [str(self.location() / "bin" / "python"), "-c", self.probe],
+            [str(self.location() / "bin" / "python"), "-c", line],
             capture_output=True, text=True, cwd=self.location(), env=os.environ | dict(self.settings),
         )  # fmt: skip
         return "" if result.returncode == 0 else (result.stderr.strip().splitlines() or ["?"])[-1]

@@ -105,7 +105,7 @@ def test_a_fault_that_was_not_injected_is_not_shown(
         left_out(scene, patch)
         with pytest.raises(NotInjected):
             catalogue.CATALOGUE[name].run(scene)
-    scene.until_free(*scene.deployment.servers, timeout_s=table.LEASE_S + table.GRACE_S)
+    scene.until_free(*scene.deployment.servers)  # a patient client's answer goes on, on a busy machine for longer than a lease
 
 
 def test_with_spare_servers_a_retry_moves_on_before_a_token_and_never_after_one(tmp_path_factory: pytest.TempPathFactory) -> None:

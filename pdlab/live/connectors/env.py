@@ -9,7 +9,6 @@ environment by path, which stays as it is.
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
 
 from pdlab.live import env
 
@@ -23,9 +22,3 @@ def versions(*packages: str) -> dict[str, str]:
     sites = [str(site) for root in (location(), env.location()) for site in root.glob("lib/python3.*/site-packages")]
     found = {package.metadata["Name"].lower(): package.version for package in importlib.metadata.distributions(path=sites)}
     return {name: found[name] for name in packages if name in found}
-
-
-def missing(module: str) -> str:
-    """Why the layer cannot import ``module``, in one line; empty when it can."""
-    done = subprocess.run([str(python()), "-c", f"import {module}"], capture_output=True, text=True, cwd=location())
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[-1]

@@ -110,7 +110,7 @@ def _absent(kind: Kind) -> str:
         return ""
     if not env.complete():
         return f"{kind.library} is not installed: {env.HOW}"
-    if why := env.missing(kind.needs):
+    if why := env.LAYER.fails(f"import {kind.needs}"):
         return f"{why}. {kind.package}" if kind.package else why
     return ""
 
