@@ -172,7 +172,7 @@ So the sentence holds for long prompts and small batches. "Usually" is the word 
 
 Decode reads every weight for one token a sequence. The remedy is old: let many sequences share the pass. With 300 of them, each weight is used 300 times for one reading, and the intensity of the weights climbs over the ridge of the H100.
 
-But a sequence also reads its own keys and values, and nobody shares those. Each cached element is used for a few operations and never again in that pass. The longer the contexts, the more of the traffic is of this kind.
+But a sequence also reads its own keys and values, and in a model like this one nobody shares those. Each cached element is used for a few operations and never again in that pass. The longer the contexts, the more of the traffic is of this kind.
 """
 
 # %%
@@ -264,7 +264,7 @@ check("1.6", moves)
 
 # %% [markdown]
 """
-**What would change this answer?** The kernel. All of this counts the bytes that *must* move at peaks that no program reaches. A kernel that reads the cache twice, or a pass of a thousand tiny launches, is slower and may be limited by something that is on neither axis. A roofline gives floors; a profiler tells what happened.
+**What would change this answer?** The kernel. All of this counts the bytes that *must* move at peaks that no program reaches. A kernel that reads the cache twice, or a pass of a thousand tiny launches, is slower and may be limited by something that is on neither axis. A roofline gives floors; a profiler tells what happened. And sharing. In DeepSeek-V3 one cached vector serves all 128 heads (MLA, notebook 02): for 1,152 B read, attention does 2 × 128 × (576 + 512) operations. That is 242 FLOP/B from the cache alone, above the H200's ridge *(published config, arithmetic)*. Kernels can read a prefix that sequences have in common once for all of them, and speculative decoding checks several tokens with one reading.
 
 ## Four names for waiting
 
@@ -356,9 +356,9 @@ check("1.8", fault)
 """
 ## One long prompt and its neighbours
 
-Back to the four readers. A server works in *steps*. For each step its scheduler picks what runs together: one token for every sequence in decode, and as much of the waiting prompts as a budget of tokens allows. vLLM calls that budget `max_num_batched_tokens`. Everyone in the step gets a token when the step ends, and not before. If 3,000 tokens of prompt fit into the budget, that step is long, and the four decodes in it wait for its end.
+Back to the four readers. A server works in *steps*. For each step its scheduler picks what runs together: one token for every sequence in decode, and as much of the waiting prompts as a budget of tokens allows. vLLM calls that budget `max_num_batched_tokens`; we call it the *chunk size* for short. Everyone in the step gets a token when the step ends, and not before. If 3,000 tokens of prompt fit into the budget, that step is long, and the four decodes in it wait for its end.
 
-*Chunked prefill* sets a smaller budget. The prompt goes through in pieces, and between two pieces every decode has had a token. So the gap is bounded by the time of one step. The price is more steps: each reads all the weights again, and what the earlier pieces left in the cache.
+*Chunked prefill* sets a smaller budget. The prompt goes through in pieces (of 512, four decodes leave it 508), and between two pieces every decode has had a token. So the gap is bounded by the time of one step. The price is more steps: each reads all the weights again, and what the earlier pieces left in the cache.
 
 *Disaggregation* puts the long step on another worker. Then the two phases do not share steps at all.
 
@@ -496,7 +496,7 @@ check("1.10", not_accounted_for)
 ## Recap
 
 1. Intensity is operations per byte; below a device's ridge memory is the limit, above it arithmetic.
-2. Prefill shares each weight among all tokens of the prompt, decode only among the sequences of the batch. KV is shared by nobody.
+2. Prefill shares each weight among all tokens of the prompt, decode only among the sequences of the batch. KV, in a model like this one, is shared by nobody.
 3. So a short prompt can be memory-bound, and a large batch of short contexts compute-bound. Name batch, length and device.
 4. TTFT, ITL, TPOT and E2E come from raw times. TPOT is a mean; the longest gap is what a reader feels.
 5. A long prompt stops its neighbours' tokens. Smaller chunks bound the stop; separate workers share no steps at all, at eight costs. Which is better is a matter of measurement.
