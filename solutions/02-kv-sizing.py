@@ -222,7 +222,8 @@ show_figure(ax, alt="""
     KV bytes a token against parameters, nine models. OPT-66B with MHA keeps 2,359,296 bytes;
     DeepSeek-V3 with MLA and 671 billion parameters keeps 70,272. The GQA models from 8 to 405
     billion parameters lie between 131,072 and 516,096. Within one kind of attention the bytes
-    grow slowly with the model; a change of kind moves a model by a factor of ten or more.
+    grow slowly with the model; the kind counts for more: OPT-66B keeps 7.2 times as much as
+    Llama-3.1-70B, a GQA model of about its size.
 """)
 
 # %% [markdown]
@@ -444,9 +445,9 @@ The rounding is small for long prompts and large for short ones. It happens once
 
 ## Predict a real transfer
 
-Now everything at once. Two real vLLM servers, one for prefill and one for decode, are joined by NIXL, NVIDIA's library for moving memory between machines. The part of vLLM that calls it is the *connector*. The model is **SmolLM2-135M: 30 layers, 3 KV heads, head_dim 64, BF16**, the **block size is 128**, and nothing is cached. Four requests arrive one after the other, with prompts of **100, 1,000, 2,000 and 3,000 tokens**. The connector counts the bytes that it moves in `vllm:nixl_bytes_transferred`.
+Now everything at once. Two real vLLM servers, one for prefill and one for decode, are joined by NIXL, NVIDIA's library for moving memory between machines. The part of vLLM that calls it is the *connector*. The model is **SmolLM2-135M: 30 layers, 3 KV heads, head_dim 64, BF16**, the **block size is 128**, and nothing is cached. Four requests arrive one after the other, with prompts of **100, 1,000, 2,000 and 3,000 tokens**. The connector counts the bytes that it moves in `vllm:nixl_bytes_transferred` (a histogram: in `/metrics` the name of the sum ends in `_sum`).
 
-What does the counter show after the four? To the byte.
+What does the counter show after the four? To the byte, as a plain number.
 """
 
 # %% exercise="2.11"
@@ -517,7 +518,7 @@ guesses({
 Answer from memory, aloud or on paper. Then open the line.
 
 <details><summary>From 01 (on the short path, open it and read): a decode step reads two large things from memory. Which of them does a larger batch share, and which not?</summary>
-The weights are read once for the whole batch. Each sequence's KV is its own, so it is read for that sequence alone. That is why a long context keeps decode memory-bound however large the batch is, and why the bytes of this notebook matter even when nothing is transferred.
+The weights are read once for the whole batch. Each sequence's KV is its own, so it is read for that sequence alone. That is why, in a model like Llama, a long context keeps decode memory-bound however large the batch is, and why the bytes of this notebook matter even when nothing is transferred.
 </details>
 
 <details><summary>From 00: a colleague shows the 625 MiB as "measured". Which label is right, and why?</summary>
