@@ -72,7 +72,7 @@ show_figure(ax, alt=(
 
 # %% [markdown]
 """
-87 % of the wire on one machine, 47 % on the other. Had you planned the second from its data sheet, every transfer in your plan would take half its real time.
+87 % of the wire on one machine, less than half on the other. Had you planned the second from its data sheet, every transfer in your plan would take about half its real time.
 
 So the number to plan with is the **effective bandwidth**: payload bytes a second that your application sustains, on your path, at your message size. Setup time is kept out of it, on its own line. Between the data sheet and that number stand:
 
@@ -82,7 +82,7 @@ So the number to plan with is the **effective bandwidth**: payload bytes a secon
 | message size | a block of a few kilobytes pays a fixed cost, and there are thousands of them |
 | protocol | the same two networks carried 2.4 and 4.6 times less over TCP, by the same benchmark |
 | contention | two transfers share one link; each gets half |
-| memory registration | pages are pinned for the card before it may touch them |
+| memory registration | pages are pinned before the card may touch them: once, at start, for the cache itself (vLLM's NIXL connector); each time for a buffer made on the way |
 | synchronisation | the receiver learns of the last byte later than it arrives |
 
 You cannot compute the effective bandwidth. You measure it; lab L1 does that on your machine and comes back to the formula below.
@@ -102,7 +102,7 @@ A hand-off waits for two things. First somebody agrees: which request, which blo
 
 In the head: 1 GB over 1 GB/s takes one second, 1,000 ms. 100 MB over 100 GB/s takes 1 ms. If your formula gives 0.001 for the second, you have seconds.
 
-They are called *floors* since nothing is faster. Many things are slower: a queue in front of the link, a decode worker that has no free blocks yet, a process that wakes up late.
+They are called *floors*: no **serial** hand-off takes less, one whose bytes leave when prefill is done, all over this one link. (Other ways are the second half of this notebook.) A floor needs a rate that nothing on this path exceeds: divide by a mean, and some transfers beat your "floor". Many are slower: a queue in front of the link, a decode worker that has no free blocks yet, a process that wakes up late.
 
 ### Worked example
 
@@ -201,7 +201,7 @@ From the command line, `pdlab handoff CONFIG.json --tokens 2000 --link 100 25 10
 
 The **20 ms budget** is this course's own, chosen for arithmetic. It is no general target. With it, give each link one of three marks for a prompt of 2,000 tokens, using only the table:
 
-- `"ruled out"`: it cannot make it;
+- `"ruled out"`: a serial hand-off cannot make it;
 - `"on the list"`: it may or may not;
 - `"makes it"`: it will.
 """
@@ -289,7 +289,7 @@ Sentence C deserves a second look, as it is the one careful people write. The cl
 
 ## Hiding the transfer
 
-So far the bytes leave when prefill is done. That is a **serial** hand-off, and all of it is waiting. But layer 1 is finished long before layer 80, and its keys and values will not change any more. Why should they wait? In **layer-wise** transfer each layer's cache leaves while later layers compute. Splitwise does this.
+So far the hand-off is serial, and all of it is waiting. But layer 1 is finished long before layer 80, and its keys and values will not change any more. Why should they wait? In **layer-wise** transfer each layer's cache leaves while later layers compute.
 """
 
 # %%
@@ -336,6 +336,8 @@ If that were all, everyone would do it always. But each layer's transfer has to 
 The second line holds while prefill is slower than the link. The setup (grey) stands in both: part of it could be done early, but telling decode that everything is there cannot. For a long prompt T is large and the first line loses. For a short one T is small, and layers × s is what it always was.
 
 Splitwise does as this predicts. **Published:** on H100 machines with 400 Gbit/s it sends layer by layer, and prompts **below 512 tokens serially**. The part that was not hidden stayed at about 5 ms (8 ms on A100 with 200 Gbit/s), whatever the prompt's length. On their coding trace a serial hand-off added 64 % to the latency of the second token; theirs added 16.5 %.
+
+Who does it today? vLLM calls its connector after each layer. NIXL's and Mooncake's do nothing there (version 0.32), so their hand-off is serial, as in our floor; MoRIIO's, for AMD's GPUs, sends in its write mode. So a link that 3.3 ruled out can come back on the list.
 
 Write the rule: the exposed time of the *better* of the two methods.
 """
@@ -428,6 +430,8 @@ for rates in ([25] * 8, [25] * 7 + [12.5]):
 AISimulate, the simulator of notebook 07, moves the ranks in parallel too and reports 3.2768 ms for this case *(simulated)*.
 
 One slow card out of eight, and everything you paid for the other seven waits.
+
+Nor are a rank's 81.92 MB one message. Each block of a layer is a piece. With 16 tokens in a block, vLLM's default on GPUs, it has 16 × 1 head × (128 + 128) numbers × 2 B, 8 KiB, and there are 10,000; with 128 tokens, 1,280 of 64 KiB *(hypothetical)*. Those side by side are joined; `vllm:nixl_num_descriptors` says what was left. So a block size is a message size, too.
 
 **TP4: four ranks, each with its own card of 25 GB/s effective, all behind one shared uplink of 40 GB/s effective. Setup 1 ms, done once.** What is the hand-off floor of 2,000 tokens, in ms?
 """
@@ -551,9 +555,9 @@ Now compare what a dashboard would say. A's TTFT is 36.2 ms worse, on a target o
 
 ## Recap
 
-1. Plan with effective bandwidth: payload, sustained, measured, setup apart. Of the data sheet's rate, 87 % arrived in one case and 47 % in another.
+1. Plan with effective bandwidth: payload, sustained, measured, setup apart. Of the data sheet's rate, 87 % arrived in one case and less than half in another.
 2. hand-off floor = setup + bytes / bandwidth. 2,000 tokens: 7.6, 27.2 and 66.5 ms at 100, 25 and 10 GB/s.
-3. A floor rules links out. It never lets one in: queues, buffers and synchronisation come on top.
+3. A floor rules a link out for a serial hand-off. It never lets one in: queues, buffers and synchronisation come on top.
 4. Layer-wise transfer hides all but the last layer, and costs synchronisation in each; short prompts go serially.
 5. With shards the slowest rank counts; with a store the bytes move twice; who streams first decides where the wait is felt.
 
@@ -561,7 +565,7 @@ Your guesses from the start:
 """
 
 # %%
-guesses({"3.a": "190 GB/s", "3.b": "1: only 100 GB/s"})
+guesses({"3.a": "190 GB/s", "3.b": "at most 1: two are ruled out, 100 GB/s stays on the list"})
 
 # %% [markdown]
 """
@@ -607,6 +611,6 @@ Accessed in November 2026.
 
 - R. Qin et al., *Mooncake*, arXiv 2407.00079 and FAST 2025, and the Transfer Engine's README: 40 GB moved at 87 GB/s over 4 × 200 Gbit/s and at 190 GB/s over 8 × 400 Gbit/s RoCE, 2.4 and 4.6 times the rate over TCP; the KV-centric store.
 - P. Patel et al., *Splitwise: Efficient Generative LLM Inference Using Phase Splitting*, ISCA 2024, sections 4.3 and 6.1: layer-wise transfer, serial below 512 prompt tokens on H100, about 5 and 8 ms not overlapped, 64 % against 16.5 % on the second token.
-- vLLM documentation, *NixlConnector usage*, version 0.33: decode streams every token; leases on the prefill side.
+- vLLM documentation, *NixlConnector usage*, version 0.33: decode streams every token; leases on the prefill side. Source of version 0.32: `save_kv_layer`, `register_kv_caches`, pieces.
 - AISimulate 0.13 (pre-release of October 2026): 81.92 MB a rank in 3.2768 ms at 25 GB/s.
 """
