@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from pdlab.live.faults import catalogue, soak, table
+    from pdlab.live.sweep import aloud
 
     if args.names and (args.list or args.soak is not None):
         raise BadInput(f"{args.names[0]!r} with {'--list' if args.list else '--soak'}", "no fault's name: it takes them all")
@@ -37,14 +38,11 @@ def run(args: argparse.Namespace) -> int:
         print_table([[f.name, f.says, f.expects] for f in catalogue.CATALOGUE.values()], ["fault", "what is done", "expected"])
         return 0
     if args.soak is not None:
-        account = soak.run(args.soak, out=args.out, say=lambda text: print(text, file=sys.stderr, flush=True))
+        account = soak.run(args.soak, out=args.out, say=aloud)
         found = {"label": "measured", "faultless": account.faultless} | asdict(account)
         print_json(found) if args.json else print_table([[key, str(value)] for key, value in found.items()], ["what", "found"])
         return 0 if account.faultless else 1
-    result = table.run(
-        args.names, args.repeat, args.out, args.model,
-        say=lambda text: print(text, file=sys.stderr, flush=True), repeat_kills=args.repeat_kills,
-    )  # fmt: skip
+    result = table.run(args.names, args.repeat, args.out, args.model, say=aloud, repeat_kills=args.repeat_kills)
     rows, short = result.rows, result.short
     clean = all(row.twice == 0 and row.processes <= 0 for row in rows)
     if args.json:

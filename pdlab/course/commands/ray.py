@@ -21,22 +21,18 @@ def add(sub: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when all of it holds; 1 when something differs or Ray did not come up."""
-    import sys
-
     from pdlab.live.ray import prove, scale
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+    from pdlab.live.sweep import aloud
 
     if args.scale and not args.out:
         raise BadInput("--scale without --out", "a directory to write to", do="Give one: --scale --out DIR.")
     try:
         if args.scale:
-            found = scale.record(args.out, say)
+            found = scale.record(args.out, aloud)
             if args.json:
                 print_json(found)
             return 0 if all(step["settled"] for step in found["steps"]) else 1
-        found = prove.run(args.out, args.kill, say)
+        found = prove.run(args.out, args.kill, aloud)
     except OSError as error:
         raise Failed(str(error)) from error
     if args.json:
