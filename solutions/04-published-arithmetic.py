@@ -22,18 +22,18 @@ Two statements about the same technique, in substance, each by people who know i
 
 > *Disaggregated prefilling does not improve throughput.* (vLLM's documentation on its own feature, version 0.33, marked experimental)
 
-A factor of 7.4, or a factor of 1. Both published, both read thousands of times.
+They count different things, as notebook 00 said. But if the work stays the same, where can a factor come from?
 
-Commit to a guess. A third figure comes with it: DistServe estimates that KV transfers of OPT-66B need "90 Gbps". If you redo that estimate from the model's config, where do you land?
+Commit to two guesses. For a small model DistServe prints what one GPU sustains within its targets. Cut eight such GPUs into a prefill pool and a decode pool: there are seven ways. And the paper estimates that KV transfers of OPT-66B need "90 Gbps". If you redo that from the model's config, where do you land?
 """
 
 # %%
-# Whose fault is it?  "paper", "vllm", or "neither" if both can be true
-my_verdict = ...
+# In how many of the seven ways do the eight GPUs sustain more requests than uncut?  0 to 7
+my_ways = ...
 ### BEGIN SOLUTION
-my_verdict = "neither"
+my_ways = 7
 ### END SOLUTION
-predict("4.a", my_verdict, choices=["paper", "vllm", "neither"])
+predict("4.a", my_ways)
 
 # %%
 # The traffic, recomputed, against the 90 Gbps in print: "below", "equal" or "above"
@@ -354,11 +354,11 @@ print(f"so {1 / seconds_a_request:.2f} requests/s   [hypothetical]")
 
 # %% [markdown]
 """
-3.59. The best split of eight GPUs reaches 3.5 per GPU, and no split of any number gets past 3.59. **Separating the phases creates no throughput.** The work of a request is the same wherever it is done, and now there is a transfer besides.
+3.59. The best split of eight GPUs reaches 3.5 per GPU, and no split of any number gets past 3.59. **In this sum separating the phases creates no throughput:** same GPUs, same parallelism, so a request is the same work wherever it is done, and now there is a transfer besides. (Give each phase a parallelism, a batch or a GPU of its own, and the work does change, for better or worse. Measure that, too.)
 
 Then where does 3.5 against 1.6 come from? From the 1.6. A GPU that does both phases cannot take the load it has the muscle for: a prefill arrives, all decodes wait, and TPOT targets break. To keep 90 % of requests inside, it must stop at 1.6. Disaggregation removes the interference, so the same muscle can be used *within the targets*.
 
-vLLM's documentation says what its feature is for: setting TTFT and ITL apart from each other, and controlling the tail of ITL. It says that it does not improve throughput. It says too that chunked prefill, with a well chosen chunk, can reach the same tail, and that the right chunk is hard to find.
+vLLM's documentation says what its feature is for: setting TTFT and ITL apart from each other, and controlling the tail of ITL. It says that it does not improve throughput. It says too that chunked prefill, with a well chosen chunk, can reach the same tail; but the right chunk is hard to find, so it calls disaggregation the much more reliable way.
 
 DistServe measures *requests per second and GPU within latency targets*. And for work without such targets its own section 7 says that its effectiveness may suffer, and that chunked prefill may be preferred. The two agree.
 
@@ -416,7 +416,7 @@ show_table(
 - **Units pool.** Twenty-one GPUs behind one queue ride out a burst that eight could not, disaggregated or not.
 - **The opponent was tuned.** The paper searches vLLM's parallelism too, and finds its default best for OPT-66B *(in the paper's own simulator)*. The engine with chunked prefill was another one, DeepSpeed-MII. An engine of today does both; so you tune its chunk before you compare, as lab L2 does.
 
-A later study, arXiv 2601.08833, gives both sides the same number of GPUs, and finds that the gain is not guaranteed. Notebook 07 works that way: 16 GPUs on each side.
+A later study, arXiv 2601.08833, gives both sides the same number of GPUs, as notebook 07 does. It finds that the gain is not guaranteed, and depends on the load and on what carries the KV. NVIDIA's, arXiv 2506.05508, evaluates hundreds of thousands of designs, and finds disaggregation most useful for traffic heavy in prefill and for larger models, if the rates of the pools are kept matched. DeepSeek-V3, a mixture of many small *experts*, was deployed with 32 GPUs in a unit of prefill and 320 in one of decode. *(All published.)* No run of this course is of such a model; nothing here speaks for or against it.
 
 A slide says: *"OPT-175B: DistServe 8.4 requests/s, vLLM 1.6 requests/s"*. The rates are made up. The units are those of the table: **21 and 8 GPUs**. What is the ratio of the rates **per GPU**, DistServe over vLLM?
 """
@@ -546,16 +546,16 @@ Neither of them is a measurement. But two that were built apart and agree are wo
 ## Recap
 
 1. Redo the arithmetic with explicit units: "1.13 GB" is 1.125 GiB or 1.208 GB, and "90 Gbps" is 96.64 Gbit/s.
-2. An average rate promises nothing about one request: at 97 % busy, the mean wait is 14 sends long.
+2. An average rate promises nothing about one request: at 96.6 % busy, the mean wait is 14 sends long.
 3. 7.4 is a maximum, of request rate per GPU, against DeepSpeed-MII, with over 90 % of requests inside TTFT and TPOT.
-4. Separating phases creates no throughput; it makes capacity usable within targets, if the split fits. vLLM and DistServe agree.
+4. Separating the phases alone creates no throughput; it makes capacity usable within targets, if the split fits. vLLM and DistServe agree.
 5. Divide by GPUs, ask whether the opponent was tuned, and use one queue formula before you use a simulator.
 
 Your guesses from the start:
 """
 
 # %%
-guesses({"4.a": "neither", "4.b": "above: 96.64 Gbit/s", "4.c": "3.59 requests/s"})
+guesses({"4.a": "4 of the 7 ways", "4.b": "above: 96.64 Gbit/s", "4.c": "3.59 requests/s"})
 
 # %% [markdown]
 """
@@ -600,6 +600,8 @@ Accessed in November 2026.
 - Y. Zhong et al., *DistServe: Disaggregating Prefill and Decoding for Goodput-optimized Large Language Model Serving*, OSDI 2024: figure 1 and section 1 (1.6, 5.6 and 10 requests/s), 3.1 (queueing forms), 3.3 (1.13 GB, 90 Gbps), 6.1 and 6.2 (test bed, 7.4 and the other ratios), 6.3 (transfer times), 7 (where it may not help), appendix B (placements).
 - OPT-66B's published config: 64 layers, 72 heads, hidden size 9,216.
 - vLLM documentation, *Disaggregated Prefilling (experimental)*, version 0.33.
-- arXiv 2601.08833: disaggregation with equal GPU counts on both sides.
+- J. Li et al., *Revisiting Disaggregated Large Language Model Serving for Performance and Energy Implications*, arXiv 2601.08833: equal GPU counts on both sides.
+- T. Mitra et al., *Beyond the Buzz: A Pragmatic Take on Inference Disaggregation*, arXiv 2506.05508.
+- DeepSeek-AI, *DeepSeek-V3 Technical Report*, arXiv 2412.19437, section 3.4: 32 and 320 GPUs.
 - AISimulate 0.13 (pre-release of October 2026); the runs are in `data/runs/sim-reference`, with their provenance.
 """
