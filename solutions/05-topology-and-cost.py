@@ -113,18 +113,18 @@ Five sentences. Is each true of `"direct"` transfer, of a shared `"store"`, of `
 
 | letter | sentence |
 |---|---|
-| A | The receiver is known before the first byte leaves. |
-| B | A block may outlive the request that made it and serve a stranger. |
+| A | The choice of the decode worker can wait until prefill has ended. |
+| B | The bytes of a hand-off are moved twice on their way to decode. |
 | C | Decode has to make sure that the KV is of the model it runs. |
 | D | The KV passes through the router's process on its way. |
-| E | If decode is slow to take the blocks, they stay pinned in a prefill worker's memory. |
+| E | The prefill worker and the decode worker must be up at one and the same moment. |
 """
 
 # %% exercise="5.1"
 # Exercise 5.1
 true_of = {"A": ..., "B": ..., "C": ..., "D": ..., "E": ...}
 ### BEGIN SOLUTION
-true_of = {"A": "direct", "B": "store", "C": "both", "D": "neither", "E": "direct"}
+true_of = {"A": "both", "B": "store", "C": "both", "D": "neither", "E": "direct"}
 ### END SOLUTION
 
 # %% check="5.1"
@@ -173,7 +173,7 @@ check("5.2", missing_check)
 
 # %% [markdown]
 """
-Day A deserves a note. vLLM 0.33 compares a hash before two servers transfer anything. It covers versions, model name, dtype, heads, layers, attention backend and cache dtype. It does **not** cover the weights or the revision. Whoever deploys has to pin the revision on both sides; no error will do it for you.
+Day A deserves a note. Before two vLLM servers transfer anything over NIXL, they exchange addresses and a hash over a small connection of their own, the *side channel*. In vLLM 0.33 the hash covers versions, model name, dtype, heads, layers, attention backend and cache dtype. It does **not** cover the weights or the revision. Whoever deploys has to pin the revision on both sides; no error will do it for you. Block size and memory layout are compared beside it, since some that differ can be moved; day B would be refused there (source of version 0.32).
 
 ## Two planes
 
@@ -260,7 +260,7 @@ The equal count keeps the comparison honest. It does **not** make the two equal 
 
 ### Worked example
 
-A rank is one GPU's share of a worker. The simulator puts 17,638,096,896 bytes of weights on each of 8 ranks: one copy is 141,104,775,168 B. On 4 ranks the copy is the same size, so each rank carries twice as much. An H100 has 80 GiB; after the engine's reserve of 10 % and 4.84 GB for activations, runtime and communication, 72.47 GB are left a GPU. What the weights do not take is room for KV.
+A rank is one GPU's share of a worker. The simulator puts 17,638,096,896 bytes of weights on each of 8 ranks: one copy is 141,104,775,168 B. On 4 ranks the copy is the same size, so each rank carries twice as much. The simulator takes an H100 for 80 GiB (the data sheet says 80 GB); after the engine's reserve of 10 % and 4.84 GB for activations, runtime and communication, 72.47 GB are left a GPU. What the weights do not take is room for KV.
 """
 
 # %%
@@ -329,7 +329,9 @@ show_table(
 """
 Eight workers of two GPUs would have room for fewer than fifty prompts in the whole fleet. The count of GPUs is the same in all three rows.
 
-One more difference does not show in the table. In the split design half of the room lies in the prefill pool, where a prompt's KV stays for a fraction of a second. The KV that lives for seconds has to fit into the decode pool alone.
+One more difference does not show in the table. In the split design half of the room lies in the prefill pool, where a prompt's KV stays for a fraction of a second, unless it is kept as a prefix for the next. The KV that lives for seconds has to fit into the decode pool alone.
+
+And both pools have one degree of parallelism here. That is the limit of this course's plans, not the technique's: two degrees are the first reason that vLLM's page gives for the feature. Ranks then no longer face each other one to one; with TP8 in prefill and TP2 in decode, each decode rank reads from four.
 
 ## Idle by design
 
@@ -458,7 +460,7 @@ check("5.8", terms)
 
 # %% [markdown]
 """
-Row B deserves a look back. The floor of notebook 03 for these bytes is 6.6 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than four times that, though its model has no set-up at all. The rest is waiting. Decode takes a newcomer only between two steps, and by row A a step takes up to 20.7 ms. Passing the floor keeps a link on the list, no more.
+Row B deserves a look back. The floor of notebook 03 for these bytes is 6.6 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than four times that, though its model has no set-up at all. The rest is waiting for decode, which acts only between two of its steps, of about 20 ms: half a step or so until room is reserved, then a whole one, while the bytes travel, until the request is taken in (more in notebook 07). Passing the floor keeps a link on the list, no more.
 
 ## One yardstick
 
@@ -467,7 +469,7 @@ How do you add milliseconds to gigabytes? You don't. You fix the targets (for th
 
 # %%
 ax = figure(
-    "The same GPUs, split two ways: one loses to aggregation, one beats it",
+    "What sixteen GPUs carry within all targets is a matter of their layout",
     label="simulated", source="AISimulate, 16 × H100, 2,000 in, 200 out, cold; highest tested rate that passes",
     xlabel="requests/s per GPU within all targets", size=(8, 3.4),
 )
@@ -506,6 +508,7 @@ check("5.9", verdict)
 
 - **The targets.** With a limit of 50 ms on every gap, the 96 ms of the memo would miss it. Then aggregation has to run with small chunks, and its capacity falls. Notebook 07 does that sum.
 - **The mix.** Longer answers fill decode, longer prompts fill prefill. Of the two splits in the figure, 3 : 1 is the better one for 2,000 in and 200 out. No other lengths were run, and for them it need not be.
+- **Prefixes.** Prefill's room is its prefix cache as well. Two replicas have about twice as much of it as one prefill worker, less what running answers take. In a fleet that lives on prefix hits, lost hits are a fifth entry on the right of the bill. The runs here are cold and don't show it.
 - **The hardware.** Everything here is simulated, for one GPU type and one model. What the two designs do on *your* cluster, nobody has measured yet.
 
 ## Recap
@@ -546,7 +549,7 @@ Against DeepSpeed-MII, as a maximum, of the request rate per GPU at which over 9
 Accessed in November 2026.
 
 - Ray documentation, *Prefill/Decode Disaggregation* (Ray Serve LLM 2.60.0): the decode replica orchestrates, connectors, no retry after a prefill error.
-- vLLM documentation, *Disaggregated Prefilling* and *NixlConnector usage*, version 0.33.0: request protocol, side channel, compatibility hash.
+- vLLM documentation, *Disaggregated Prefilling* and *NixlConnector usage*, version 0.33.0: request protocol, side channel, compatibility hash. Source of version 0.32: block sizes and ranks at the handshake.
 - NVIDIA Dynamo 1.6 documentation, *Disaggregated Serving*: choice of workers.
 - R. Qin et al., *Mooncake*, FAST 2025 (arXiv 2407.00079): the KV store and its scheduling.
 - Y. Zhong et al., *DistServe*, OSDI 2024: goodput per GPU within TTFT and TPOT.
