@@ -221,7 +221,8 @@ def _each(exercise: Exercise, said: dict[Any, Any], wanted: dict[Any, Any], rule
     kinds = {kind for kind, _ in found.values()}
     if len(kinds) == 1 and kinds <= slips.NAMED:
         kind, says = next(iter(found.values()))
-        return kind, f"{count}; {'each of the others' if len(wrong) > 1 else 'the other'}: {says}"
+        others = "the other" if len(wrong) == 1 else "each of the others" if len(wrong) < len(said) else "both" if len(said) == 2 else "each"
+        return kind, f"{count}; {others}: {says}"
     return "some-wrong", count
 
 
