@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -373,9 +374,19 @@ def test_a_chunk_size_beside_the_plan_is_said(tmp_path: Path, capsys: pytest.Cap
 
 def bash(text: str, **settings: str) -> subprocess.CompletedProcess[str]:
     given = {"PATH": os.environ["PATH"]} | settings
-    return subprocess.run(["bash"], input=shell.STRICT + text, cwd=ROOT, env=given, capture_output=True, text=True, timeout=20)
+    return subprocess.run([shutil.which("bash")], input=shell.STRICT + text, cwd=ROOT, env=given, capture_output=True, text=True, timeout=20)
 
 
+@pytest.mark.parametrize("target", ["local", "slurm", "ray"])
+def test_a_script_without_curl_says_so_at_once(target: str) -> None:
+    """Nothing is taken for free, or for not ready yet, only because nobody could ask."""
+    (script,) = [text for name, text in once("node-2gpu", target).items() if shell.CURL in text]
+    assert script.index(shell.CURL) < min(script.index(word) for word in ("unused http", "$(applications)") if word in script)
+    done = bash(shell.CURL + "echo went on\n", PATH="/nowhere")
+    assert done.returncode == 1 and "There is no curl here" in done.stderr and not done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
 @pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
 def test_a_start_has_an_end_and_no_proxy_answers(tmp_path: Path) -> None:
     """A server that never answers ends the script with its reason; a site's proxy counts neither as a server nor as somebody else's."""

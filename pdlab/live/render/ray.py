@@ -120,7 +120,7 @@ def files(asked: paper.Asked) -> dict[str, str]:
     body = local.variables(path, "ray", f"{keeper}serve=${{SERVE:-.venv-ray/bin/serve}}\n")
     if source != model.path:
         body += f'"$pdlab" model get {model.name}\n'
-    body += "\n" + RUN % {"loaded": LOADED_MINUTES, "gone": GONE_MINUTES, "url": paper.ROUTER_URL, "nothing": NOTHING}
+    body += "\n" + shell.CURL + RUN % {"loaded": LOADED_MINUTES, "gone": GONE_MINUTES, "url": paper.ROUTER_URL, "nothing": NOTHING}
     body += link
     for side in sides:
         attach = paper.attach(asked, side, local.PLAN, local.OUT, local.PDLAB)

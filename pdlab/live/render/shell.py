@@ -83,7 +83,14 @@ stop() { # end all that was started, and wait for it
   hold
 }
 """
-KEEPING = HOLDING + """
+# Where there is no curl, `if ask` would take a busy port for a free one.
+CURL = """\
+command -v curl >/dev/null || {
+  echo "There is no curl here, and this script asks the servers with it: install it (Debian, Ubuntu: apt install curl)" >&2
+  exit 1
+}
+"""
+KEEPING = HOLDING + "\n" + CURL + """
 ask() { # SECONDS URL WORDS...: no proxy of the site answers in a server's place
   curl --noproxy '*' --silent --output /dev/null --max-time "$1" "${@:3}" "$2"
 }
