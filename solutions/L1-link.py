@@ -16,7 +16,7 @@ At the end you can measure an effective bandwidth that deserves the name, put it
 |---|---|
 | **claim** | "A link has a bandwidth. Measure it once, divide the bytes by it, and you have the time of a hand-off." |
 | **expected** | you say so in a minute, before anything is measured |
-| **a run would prove** | how fast NIXL moves bytes between two processes of one machine, at sixteen sizes and over two transports; and whether the bytes of a real transfer are those of the formula |
+| **a run would prove** | how fast NIXL moves bytes between two processes of one machine, at sixteen sizes and over two transports; and whether a real transfer has the bytes of the formula and the time of the division |
 | **a run would not prove** | anything about a network card, a switch or GPU memory: here both ends share one machine. Nothing about a link that is busy serving. Nothing about tails: fifteen transfers of a size give a median and a spread, but no P99. |
 """
 
@@ -171,9 +171,9 @@ show_table(
 
 # %% [markdown]
 """
-Read the table from the top; a *middle half*, in GB/s, leaves out the lowest and the highest quarter of the fifteen rates. A 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes.
+Read the table from the top; a *middle half*, in GB/s, leaves out the lowest and the highest quarter of the fifteen rates. Over shared memory a 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes.
 
-At the bottom another effect may show: messages that no longer fit into the processor's caches have to come from memory, and the bandwidth falls again. In the recorded run, over shared memory, a message of 256 KiB gets more than four times the rate of one of 128 MiB. The *peak* of such a curve is a property of the cache. KV caches are large, so for a hand-off the right-hand end counts.
+At the bottom another effect may show: messages that no longer fit into the processor's caches have to come from memory, and the bandwidth falls again. In the recorded run, over shared memory, a message of 256 KiB gets more than four times the rate of one of 128 MiB. The *peak* of such a curve is a property of the cache. KV caches are large, so for a hand-off begin at the right-hand end.
 
 Somewhere on the way up a message gets half of the rate that the largest one gets. That size is the *half-bandwidth point*, and a link is better described by two numbers, the rate of large messages and this point, than by either alone.
 
@@ -226,7 +226,7 @@ check("L1.4", statements, expected={
 """
 ## Back into the formula
 
-Notebook 03 had three assumed links. Now there is a measured one. Its bandwidth at the largest size, where the start no longer counts, goes in as `effective_gb_s`:
+Notebook 03 had three assumed links. Now there is a measured one. Which point of its curve goes in as `effective_gb_s`? A prompt's KV is no single message: vLLM hands NIXL a block of a layer each, and NIXL joins those that lie side by side. The rate at the largest size, where the start no longer counts, is a fair choice and no more. Further down you see what it is worth.
 
     handoff_floor_ms = setup_ms + KV_bytes / (effective_GB_per_s × 1e9) × 1000
 
@@ -290,17 +290,17 @@ check("L1.6", faults)
 
 # %% [markdown]
 """
-**What would change the floor?** Another size, since the curve is not flat. Another transport. Pieces instead of one message: a prompt's KV lies in many places, and each piece is described to NIXL on its own. And load: while a prefill runs, the same cores and the same memory serve both.
+**What would change the floor?** Another size, since the curve is not flat. Another transport. More and smaller pieces. And load: while a prefill runs, the same cores and the same memory serve both.
 
 ## A byte ledger
 
 So far the bytes were ours. Now two real vLLM servers, one prefill and one decode, hand over prompts of 100, 1,000, 2,000 and 3,000 tokens of SmolLM2, and three observers write down how many bytes moved:
 
 1. **the formula**: whole blocks of 128 token slots × 23,040 B;
-2. **the connector**: vLLM's counter `vllm:nixl_bytes_transferred` on the decode server, before and after;
+2. **the connector**: vLLM's `vllm:nixl_bytes_transferred` on the decode server, before and after (a histogram: on `/metrics` its sum ends in `_sum`);
 3. **the operating system**: what crossed the loopback interface. The servers run in a network namespace of their own, so nobody else's bytes are on it.
 
-None of the three knows of the others. The connector is vLLM's own for NIXL: [its page](../labs/connectors/nixl.md) shows the configuration and how it fails, and [the page of all six](../labs/connectors/README.md) what each connector moved in one run. The scene is played twice: once with NIXL left free to choose, which on one machine means shared memory, and once with NIXL forced to TCP.
+None of the three knows of the others. The connector is vLLM's own for NIXL: [its page](../labs/connectors/nixl.md) shows the configuration and how it fails, and [the page of all six](../labs/connectors/README.md) what each connector moved in one run. The scene is played twice: once with NIXL left free to choose, and once with NIXL forced to TCP. Free means here that the kernel copies from one process's memory into the other's (CMA), which UCX counts as shared memory, and so do we. Between two GPUs of one node it would be CUDA IPC.
 
 Before you look: which part of the KV bytes does each observer see? Answer `"all"`, `"hardly any"` or `"more than all"`.
 """
@@ -410,24 +410,55 @@ Two kilobytes or less is noise: a handshake here, a heartbeat there. Where much 
 
 The figure for a fragment is a reading and no proof. To prove it, set the fragment to 64 KiB (`UCX_TCP_TX_SEG_SIZE` and `UCX_TCP_RX_SEG_SIZE`, in a live lab) and see whether the rest shrinks with it.
 
+## Time against time
+
+Half of the claim is still untried: divide the bytes by the rate, and you have the time. NIXL keeps a clock of its own for each transfer (`vllm:nixl_xfer_time_seconds`). Beside it, below, stand the connector's bytes divided by the rate of the largest messages over the same transport.
+"""
+
+# %%
+at_the_largest = {transport: report.sizes[-1].gb_s for transport, report in reports.items()}
+tried = lab_sums.by_division(entries, at_the_largest)
+show_table(
+    [
+        [NAMES[e["transport"]], e["prompt_tokens"], e["descriptors"], f"{clock:.1f}", f"{division:.1f}", f"{clock / division:.2f}"]
+        for e, (clock, division) in zip(entries, tried)
+    ],
+    ["transport", "prompt (tokens)", "pieces", "NIXL's clock (ms)", "division (ms)", "clock / division"],
+    caption="The claim card's claim, tried on eight transfers", label="measured",
+    source="SmolLM2-135M on vLLM, NIXL; the rates of the first run", run=books,
+)
+at_best = lab_sums.by_division(entries, {transport: report.peak_gb_s for transport, report in reports.items()})
+quicker, even_then = (sum(clock < division for clock, division in pairs) for pairs in (tried, at_best))
+print(f"within a quarter of the division: {lab_sums.near(tried)} of {len(tried)}")
+print(f"quicker than the division: {quicker}; quicker than a division by the curve's best rate: {even_then}")
+
+# %% [markdown]
+"""
+In the recorded run three of eight lie more than a quarter away, on either side, and the farthest takes more than twice as long. So the division gives the size of a hand-off, and not its time. Four transfers were *quicker*. Then it is no floor either: a floor needs a rate that nothing on the path exceeds, and over TCP one transfer beat even the best rate of the curve. Thirty pieces at once are not one message; whether that is the reason we don't know. And each transfer ran once.
+
 ## The verdict
 
-Back to the claim card. Fill in what the two runs allow you to say. `"fits"` is about the 20 ms budget of notebook 03, for the hypothetical model's 2,000 tokens at the rate measured here; answer `"yes"` or `"no"`. For the other three: `"shown"`, `"contradicted"` or `"not shown"`.
+Back to the claim card. Fill in what the two runs allow you to say. `"fits"` is about the 20 ms budget of notebook 03, for the hypothetical model's 2,000 tokens at the rate measured here; answer `"yes"` or `"no"`. For the other four: `"shown"`, `"contradicted"` or `"not shown"`.
 
 | key | about |
 |---|---|
 | `fits` | the floor of exercise L1.5 keeps the budget |
 | `one bandwidth` | "a link has a bandwidth; measure it once" |
+| `time` | the bytes, divided by it, give the time of each of the eight transfers to within a quarter |
 | `bytes` | a transfer moves the whole blocks of the formula and nothing else of the KV |
 | `cluster` | on a cluster the hand-off has the floor computed here |
 """
 
 # %% exercise="L1.10"
 # Exercise L1.10
-verdict = {"fits": ..., "one bandwidth": ..., "bytes": ..., "cluster": ...}
+verdict = {"fits": ..., "one bandwidth": ..., "time": ..., "bytes": ..., "cluster": ...}
 ### BEGIN SOLUTION
 fits = "yes" if floor_ms <= 20 else "no"
-verdict = {"fits": fits, "one bandwidth": "contradicted", "bytes": "shown", "cluster": "not shown"}
+near = all(abs(clock / division - 1) <= 0.25 for clock, division in tried)
+verdict = {
+    "fits": fits, "one bandwidth": "contradicted", "time": "shown" if near else "contradicted",
+    "bytes": "shown", "cluster": "not shown",
+}
 ### END SOLUTION
 
 # %% check="L1.10"
@@ -435,6 +466,7 @@ keeps = link.within_budget(link.handoff_floor_ms(655_360_000, rate, 1), 20)
 check("L1.10", verdict, expected={
     "fits": "yes" if keeps else "no",
     "one bandwidth": lab_sums.one_bandwidth(*([s.gb_s for s in report.sizes] for report in reports.values())),
+    "time": "shown" if lab_sums.near(tried) == len(tried) else "contradicted",
     "bytes": "shown" if agree else "contradicted", "cluster": "not shown",
 })
 
@@ -445,7 +477,7 @@ check("L1.10", verdict, expected={
 ## Recap
 
 1. Bandwidth depends on the size of the message. Report the curve, or the rate at *your* size, or two numbers: the rate of large messages and the half-bandwidth point. The peak belongs to the cache.
-2. A rate from small messages has the start inside. Adding setup to it counts the start twice.
+2. A rate from small messages has the start inside; adding setup to it counts the start twice. A rate measured once predicts a transfer roughly. For a floor it has to be the best that the path ever gives.
 3. Report a median and a spread. Fifteen samples carry no P99.
 4. A number of loopback is a number of loopback.
 5. Bytes can be proven: formula and connector agree to the byte, and over TCP the interface agrees once headers are named. Over shared memory it sees nothing.

@@ -55,6 +55,14 @@ def test_waits_after_prefill_are_split_by_length_and_leave_out_what_did_not_go_t
     assert lab_sums.waits_after_prefill([row], 64) == (5, None)
 
 
+def test_a_transfers_clock_stands_beside_its_own_transports_division():
+    """3 MB at 3 GB/s are 1 ms, at 1 GB/s 3; a clock a quarter off is near, one just beyond is not."""
+    entries = [{"transport": way, "counter_bytes": 3_000_000, "transfer_ms": ms} for way, ms in (("shm", 1.25), ("tcp", 2.25), ("tcp", 2.24), ("shm", 1.26))]
+    tried = lab_sums.by_division(entries, {"shm": 3, "tcp": 1})
+    assert tried == [(1.25, 1), (2.25, 3), (2.24, 3), (1.26, 1)]
+    assert lab_sums.near(tried) == 2 and lab_sums.near([]) == 0
+
+
 def test_a_curve_contradicts_one_bandwidth_where_a_size_gets_half_of_anothers_rate():
     """Lab L1's statement on any run, the learner's own as well: a flat curve cannot contradict it, one of several that bends can."""
     assert lab_sums.one_bandwidth([1.0, 1.5, 1.9]) == "not shown"

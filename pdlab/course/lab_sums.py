@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from pdlab.measure import slo
+from pdlab.theory import link
 
 Span = tuple[str, float, float]  # a call: name, start, end
 
@@ -29,6 +30,16 @@ def claim(reached: Mapping[str, float]) -> str:
 def one_bandwidth(*rates_gb_s: Sequence[float]) -> str:
     """What curves (medians in GB/s by size, one curve a transport) say of "a link has a bandwidth"."""
     return "contradicted" if any(max(curve) >= 2 * min(curve) for curve in rates_gb_s) else "not shown"
+
+
+def by_division(entries: Iterable[Mapping[str, Any]], rates_gb_s: Mapping[str, float]) -> list[tuple[float, float]]:
+    """Of each transfer in a byte ledger: NIXL's own ms, and the ms of its bytes at its transport's rate."""
+    return [(one["transfer_ms"], link.bandwidth_floor_ms(one["counter_bytes"], rates_gb_s[one["transport"]])) for one in entries]
+
+
+def near(tried: Iterable[tuple[float, float]]) -> int:
+    """How many of these (clock, division) lie within a quarter of the division."""
+    return sum(abs(clock / division - 1) <= 0.25 for clock, division in tried)
 
 
 def verdict_behind_ray(reached: Mapping[str, float]) -> dict[str, Any]:
