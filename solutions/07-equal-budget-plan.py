@@ -2,7 +2,7 @@
 """
 # 07 · A plan for sixteen GPUs
 
-**Time** 50 minutes, with a good place to stop after 25. **Before this** notebooks 05 and 06. **You need** percentiles, attainment and gates as 06 defines them. **Run from the top**: each cell needs those above it.
+**Time** 70 minutes, with a good place to stop after 35. **Before this** notebooks 05 and 06. **You need** percentiles, attainment and gates as 06 defines them. **Run from the top**: each cell needs those above it.
 
 At the end you can write a comparison down before it is run, read the capacity of two designs off a sweep, and say what would have to be different for the other one to win. You can also look at somebody else's table and refuse to divide.
 """
@@ -49,7 +49,7 @@ Four engineers compare aggregated with disaggregated serving. Each has 16 H100 o
 | Cho | 24 | 20 | 0.83 |
 | Dee | 16 | 22 | 1.4 |
 
-*Simulated: AISimulate, the runs of this notebook.* "Two and a half times!" writes one. "A third less," writes another. By the end you will know what each of them did, and which of the four questions you would have wanted asked.
+*Simulated: AISimulate, the runs of this notebook.* "Two and a half times!" writes one. "Nearly a third less," writes another. By the end you will know what each of them did, and which of the four questions you would have wanted asked.
 
 Two guesses first. Nobody marks them.
 """
@@ -191,7 +191,7 @@ print(f"rise from the second to the last: {trend.rise:.0f}, chance allows {trend
 """
 The gate asks one thing: does the number of requests in the system *go on* rising, from the second quarter of the arrivals to the last, by more than chance explains? (Two standard deviations of the number of arrivals in that time.) Here a long queue has formed by the second quarter. From then on it grows by less than chance allows, so this run is too short to prove growth. *Steady* does not mean short, and it is no proof of balance. It is attainment that stops this run.
 
-**Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. None can be stated where a rate passes above one that fails, or where a rate can't be judged and no lower one fails: those runs are repeated first. Two words in the first sentence do the work. *Tested*: between 14 and 16 nothing was run, so nothing is known. And *highest* must not jump over a failure: if 8 fails and 12 passes, one of the two was luck, and the table can't say which.
+**Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. The two cases in which none can be stated are those of [notebook 06](06-four-metrics.ipynb), under *Fourth metric*. Two words do the work. *Tested*: between 14 and 16 nothing was run, so nothing is known. And *highest* must not jump over a failure: if 8 fails and 12 passes, one of the two was luck, and the table can't say which.
 
 Write it. `points` is a list of `[rate, verdict]` in any order; a verdict is `"pass"`, `"fail"` or `"not_evaluable"`. Return the capacity, or `0` where none can be stated or even the lowest rate fails.
 """
@@ -234,7 +234,7 @@ And the table above says *chunk 2,048*. Who chose that?
 
 ## Tune the opponent first
 
-An aggregated worker puts the tokens of a prompt into its passes in chunks. The limit is `max_num_batched_tokens`. A small chunk keeps each pass short, so that running answers hardly stutter. But each pass reads all the weights, however few tokens it carries. Somewhere between lies the best size, and *somewhere* is found by a sweep of its own. To leave it at a default would be to fight an opponent whose hands are tied.
+An aggregated worker puts the tokens of a prompt into its passes in chunks. The limit is `max_num_batched_tokens`. We call it the chunk size for short; it is the budget of a whole pass, and a prompt's piece is what the running decodes leave of it. A small chunk keeps each pass short, so that running answers hardly stutter. But each pass reads all the weights, however few tokens it carries. Somewhere between lies the best size, and *somewhere* is found by a sweep of its own. To leave it at a default would be to fight an opponent whose hands are tied.
 """
 
 # %%
@@ -308,7 +308,7 @@ for chunk in (256, 512, 1024):
 """
 One line of arithmetic with the simulator's own pass time, and the simulator, agree within half a per cent where the passes are full, and within 4 % at 1,024. Remember this when we ask whether to believe it.
 
-A ceiling is not a capacity. Long before it, a pass of 28 ms needs eight of its kind for one prompt, prompts queue, and TTFT breaks its limit: hence 4 and not 8.
+A ceiling is not a capacity. One prompt needs eight such passes, and at 8 requests/s nearly all passes are full: prompts queue, and TTFT breaks its limit. Between 4 and 8 nothing was run: hence 4.
 
 ## What the 1:1 split does to TTFT
 
@@ -425,7 +425,7 @@ check("7.5", becomes)
 """
 To see them, call `show_links(300, 8, "What 300 tokens make of the link", 24)` and `show_links(8192, 0.5, "What 8,192 tokens make of the link", 60)`. A faster link pays where the floor is several decode steps long.
 
-**A good place to stop**, after 25 of the 50 minutes. The plan is fixed, the opponent tuned, and one split has been tried. Ahead: the other splits, a measurement in miniature, and what would turn the answer. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
+**A good place to stop**, after 35 of the 70 minutes. The plan is fixed, the opponent tuned, and one split has been tried. Ahead: the other splits, a measurement in miniature, and what would turn the answer. When you come back, click this text and choose *Run*, *Run All Above Selected Cell*.
 
 ## The best of the splits
 
@@ -467,10 +467,11 @@ LAYOUTS = {
     "1 × TP4 + 3 × TP4": ("splits", "disaggregated 1xtp4 to 3xtp4"),
     "2 × TP4 + 1 × TP8": ("splits", "disaggregated 2xtp4 to 1xtp8"),
 }
-rows, curves = [], {}
+rows, curves, carried = [], {}, {}
 for name, (group, design) in LAYOUTS.items():
     points = reports(group, design)
     found = slo.capacity(points)
+    carried[name] = found.rate_rps
     curves[name] = [(rate, r.joint_attainment.all_offered) for rate, r in points if 8 <= rate <= 24]
     at_12 = dict(points)[12]
     rows.append([
@@ -510,7 +511,33 @@ show_figure(ax, alt=(
 
 # %% [markdown]
 """
-That is Dee's line: 16 against 22, each side at its best layout. It is the strongest case for disaggregation in this notebook. It also says where the gain came from: not from *splitting*, which loses in A, C, D and E, but from sizing the two pools for this mix.
+That is Dee's line: 16 against 22, each side at the best layout that was searched. (The TP4 replicas' chunk was swept too. Five other sizes were run at 16 and 18 requests/s, and none passes at either.) It is the strongest case for disaggregation in this notebook. It also says where the gain came from: not from *splitting*, which loses in A, C, D and E, but from sizing the two pools for this mix.
+
+All of it rests on *one* draw of arrivals. So here are three more Poisson draws of the same load, each run at the trace's figure and at two rates above it.
+"""
+
+# %%
+DRAWS = (101, 202, 303)  # their seeds
+rows = []
+for name, design in (
+    ("2 × TP8, aggregated", "aggregated 2xtp8"), ("1 × TP8 + 1 × TP8", "disaggregated 1xtp8 to 1xtp8"),
+    ("4 × TP4, aggregated", "aggregated 4xtp4"), ("3 × TP4 + 1 × TP4", "disaggregated 3xtp4 to 1xtp4"),
+):
+    others = [slo.capacity(reports("draws", f"{design} draw {seed}")).rate_rps for seed in DRAWS]
+    rows.append([name, *(f"{rate:g}" for rate in (carried[name], *others))])
+show_table(
+    rows, ["16 GPUs as", "the trace", *(f"draw {seed}" for seed in DRAWS)],
+    caption="Capacity in requests/s, by four draws of the arrivals", label="simulated", source=SOURCE + ", cold cache",
+)
+for design, asked, workers in (("1xtp8-to-1xtp8", 12, 1), ("3xtp4-to-1xtp4", 24, 3)):
+    one = run(f"draws/disaggregated-{design}-draw-101-cold-{asked}rps")
+    sent_s = one.table["sent_ns"].to_numpy() / 1e9
+    brought, ceiling = (len(sent_s) - 1) / (sent_s[-1] - sent_s[0]), 1000 * workers / simcheck.prefill_service_ms(one).mean()
+    print(f"draw 101 at {asked}/s brought {brought:.1f}/s; its prefill workers can do {ceiling:.1f}/s   [simulated]")
+
+# %% [markdown]
+"""
+The order is the same in all four. Two draws repeat every figure. Draw 101 lifts three of them by a step: its gaps came out about 2 % too long, and so 12 and 24 requests a second became just less than those prefill workers can do. **Read the order, and each figure to the nearest step.** The simulator is deterministic; a load is not.
 
 ## Cold and warm
 
@@ -548,7 +575,7 @@ def cold_and_warm():
 """
 The bottleneck gains what the cache saves. On the split side prefill *is* the bottleneck, so nearly all of the saving turns into capacity. An aggregated worker spends a good part of its time on decode, which the cache does not shorten. And still aggregation stays ahead: that is Cho's line.
 
-**What would change this answer?** A hit needs the block to be on the worker that gets the request. Eight prefixes are soon everywhere. With eight thousand, two replicas hold half each, one prefill pool holds them all, and the router matters: notebook 08.
+**What would change this answer?** A hit needs the block to be on the worker that gets the request. Eight prefixes are soon everywhere. Eight thousand fit nowhere: one is 336 MB, and a TP8 worker has room for 1,300 (notebook 05). Two replicas hold twice as many as the one prefill worker, if each prefix goes to the replica that has it. Then the router matters: notebook 08.
 
 ## Why believe a simulator?
 
@@ -761,14 +788,14 @@ So now all four engineers have their place:
 
 Four right answers to four questions. Only one of them, Ana's, is not a question anybody should ask. The others differ in what they hold fixed, and a plan exists to say that *before* the run.
 
-Other things would turn the answer as well: longer answers (decode fills up), prompts of 300 tokens (nothing to isolate), prompts of 8,192 (more to isolate, and a longer queue), another GPU, a TTFT target of 300 ms in place of 2,000. The runs for the prompt lengths are in the sweep; look, before you believe this sentence.
+Other things may turn the answer as well: longer answers (decode fills up), another GPU, a TTFT target of 300 ms in place of 2,000. The length of the prompts alone does not turn Ben's (the runs are in the sweep). With 300 tokens both sides pass every tested rate; with 8,192 aggregation stays ahead, 3 or more requests/s against 2. Nor do short prompts leave nothing to isolate: with 300 tokens the P95 gap at 24/s is 32 ms against 12. Notebook 09 asks who wants that.
 
 ## Recap
 
 1. Write the plan first: what both sides share, what differs, what counts, out of how many, at which rates. What is added later is called added.
 2. Capacity is the highest *tested* rate with nothing but passes below it. A gate without data is *not evaluable*, never a guess.
 3. Tune the opponent's chunk size, and search the split, before you compare.
-4. The 1:1 split turns one prefill worker into the queue; the best split of this mix is 3 : 1. The same GPUs, from 10 to 22 requests/s.
+4. The 1:1 split turns one prefill worker into the queue; for this mix the best of the five splits tried is 3 : 1. The same GPUs, from 10 to 22 requests/s, each to the nearest step.
 5. Check a simulation by laws that need no trust: Little, saturation, the queue by hand. Then call it *simulated* all the same.
 
 Your guesses from the start:
@@ -810,5 +837,5 @@ Accessed in November 2026.
 - vLLM documentation, *Optimization and Tuning* (chunked prefill) and *Disaggregated Prefilling*, version 0.33.0.
 - J. D. C. Little, *A Proof for the Queuing Formula L = λW*, Operations Research 9, 1961.
 - Y. Zhong et al., *DistServe*, OSDI 2024: M/D/1 for prefill, goodput per GPU, search of the placement.
-- arXiv 2601.08833: with equal GPUs on both sides, the gain of P/D is not guaranteed.
+- J. Li et al., *Revisiting Disaggregated Large Language Model Serving for Performance and Energy Implications*, arXiv 2601.08833: with equal GPUs on both sides, the gain of P/D is not guaranteed.
 """

@@ -143,6 +143,21 @@ def layout(*names: str) -> list[str]:
     return [page("07").row("Seven ways", **{"16 GPUs as": name})["capacity, requests/s"] for name in names]
 
 
+DRAWN = ("2 × TP8, aggregated", "1 × TP8 + 1 × TP8", "4 × TP4, aggregated", "3 × TP4 + 1 × TP4")
+
+
+def drawn(name: str) -> list[str]:
+    """A layout's capacity by the trace and by each draw."""
+    row = page("07").row("Capacity in requests/s, by four draws", **{"16 GPUs as": name})
+    return [value for key, value in row.items() if key != "16 GPUs as"]
+
+
+def prefill_room() -> int:
+    """Tokens of KV for which a simulated TP8 prefill worker has room."""
+    about = json.loads((ROOT / "data/runs/sim-reference/main/disaggregated-warm-8rps/provenance.json").read_text())
+    return about["summary"]["kv_per_rank"]["prefill"]["capacity_tokens"]
+
+
 def reference() -> plan.Comparison:
     return plan.load(ROOT / "data/plans/reference-16gpu.yaml").comparison
 
@@ -233,6 +248,10 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("07", r"First it waits for the step that is running, half a step on average", lambda: all(0.4 < float(waits(rate)["until room is reserved, ms (median)"]) / float(waits(rate)["from then until taken in, ms (median)"]) < 0.6 for rate in (10, 25, 100))),
     ("07", r"a whole step, whether the wire takes ([\d.]+) ms or (\d+)", lambda: (waits(100)["floor, ms"], f"{float(waits(10)['floor, ms']):.0f}")),
     ("07", r"which loses in A, C, D and E", lambda: all(number(found) < number(layout("2 × TP8, aggregated")[0]) for found in layout("1 × TP8 + 1 × TP8", "2 × TP4 + 2 × TP4", "1 × TP4 + 3 × TP4", "2 × TP4 + 1 × TP8"))),
+    ("07", r"The order is the same in all four", lambda: all(number(drawn("1 × TP8 + 1 × TP8")[n]) < number(drawn("2 × TP8, aggregated")[n]) < number(drawn("4 × TP4, aggregated")[n]) < number(drawn("3 × TP4 + 1 × TP4")[n]) for n in range(4))),
+    ("07", r"Two draws repeat every figure\. Draw 101 lifts (\w+) of them by a step", lambda: all(row[0] == row[2] == row[3] for row in map(drawn, DRAWN)) and {3: "three"}[sum(row[0] != row[1] for row in map(drawn, DRAWN))]),
+    ("07", r"one is (\d+) MB, and a TP8 worker has room for ([\d,]+)", lambda: (f"{kv.kv_bytes(SHAPE, 1024) / 1e6:.0f}", f"{round(prefill_room() / 1024, -2):,.0f}")),
+    ("07", r"with 300 tokens the P95 gap at 24/s is (\d+) ms\s+against (\d+)", lambda: tuple(f"{number(page('09').row('300-token prompts', design=design, **{'offered, requests/s': '24'})['P95 ITL, ms']):.0f}" for design in ("aggregated", "disaggregated"))),
     ("07", r"At 3 requests/s the intervals lie apart, and the split is ahead", lambda: apart(interval(sweep_2("aggregated", "3")), interval(sweep_2("disaggregated", "3")))),
     ("07", r"At 4\.5 they overlap", lambda: not apart(interval(sweep_2("aggregated", "4.5")), interval(sweep_2("disaggregated", "4.5")))),
     ("08", r"(\d+) prompts around the edges above, under each of (\w+) settings", lambda: (f"{len(dynamo.GRID)}", {4: "four"}[len(asked_of_dynamo()["settings"])])),
