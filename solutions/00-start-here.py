@@ -149,8 +149,8 @@ print("course files:", "found" if files_ok else "missing: clone the course again
 | 03 | the hand-off budget | how long do they take, at least? | 45 |
 | 04 | published arithmetic | what do the papers' figures say, and what not? | 50 |
 | 05 | topology and cost | what does a fair comparison hold equal? | 40 |
-| 06 | four metrics | which number is a promise to the reader? | 50 |
-| 07 | the equal-budget plan | which design meets the promise at a higher rate? | 50 |
+| 06 | four metrics | which number is a promise to the reader? | 65 |
+| 07 | the equal-budget plan | which design meets the promise at a higher rate? | 70 |
 | 08 | routing | which prompts should travel? | 35 |
 | 09 | the broken short prompt | is this proposal sound? | 40 |
 | 10 | review | what do you still know a day later? | 35 |
@@ -173,9 +173,9 @@ Five labs use real servers, or recorded runs of them. Each takes about an hour.
 |---|---|---|---|
 | short, two and a half hours | 145 | 00, 02, 03, 09 | sizing a transfer; refusing a claim that a floor cannot carry |
 | half a day | 245 | 00, 01, 02, 03, a break; L2 on recorded runs; 09 | also: how to compare two designs fairly |
-| a day | 455 | 00 to 03, a break, 05, L1; lunch; 06, L2 on the cluster (for the instructor: `labs/cluster.md`), a break, L3, 09 | also: a measurement of one's own, and a failure survived |
+| a day | 470 | 00 to 03, a break, 05, L1; lunch; 06, L2 on the cluster (for the instructor: `labs/cluster.md`), a break, L3, 09 | also: a measurement of one's own, and a failure survived |
 
-03 and 09 explain the words that come from notebooks a path leaves out. Before L2 on the half day, read the recaps of 06 and 07.
+03 and 09 explain the words that come from notebooks a path leaves out. Before L2, read the recaps of the notebooks that your path leaves out: 06 and 07 on the half day, 07 on the day.
 
 04 and 08 make good reading before a workshop, 10 a good meeting a week after it.
 
