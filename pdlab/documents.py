@@ -124,6 +124,14 @@ def parse_json(text: str | bytes, where: str, expected: str = "one JSON document
         raise BadInput(f"{error}", expected, where, do) from error
 
 
+def parse_object(text: str | bytes, where: str, expected: str = "a JSON object", do: str = "") -> dict[str, Any]:
+    """The JSON object in ``text``; ``BadInput`` for any other value, too."""
+    found = parse_json(text, where, expected, do)
+    if not isinstance(found, dict):
+        raise BadInput(f"a JSON {type(found).__name__}", expected, where, do)
+    return found
+
+
 def read_lines(path: str | Path) -> list[Any]:
     """The values of a file of JSON lines that the course itself wrote, or is writing: one that is not whole yet is left out."""
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pdlab.documents import parse_json
+from pdlab.documents import parse_object
 from pdlab.errors import BadInput, Failed
 from pdlab.live import client, direct, load, metrics, sweep, tuned
 from pdlab.live.spec import chunk_sizes
@@ -225,9 +225,6 @@ def _first(answer: Mapping[str, Any], url: str) -> Mapping[str, Any]:
 def _get(url: str) -> dict[str, Any]:
     try:
         with direct.opened(url, 30) as answer:
-            found = parse_json(answer.read(), url)
-        if not isinstance(found, dict):
-            raise BadInput(f"a JSON {type(found).__name__}", "a JSON object", url)
-        return found
+            return parse_object(answer.read(), url)
     except (OSError, http.client.HTTPException) as error:
         raise BadInput(f"no answer ({error})", "a running server", url) from error

@@ -9,7 +9,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from pdlab.documents import parse_json, write_whole
+from pdlab.documents import parse_object, write_whole
 from pdlab.errors import BadInput
 from pdlab.live import client, direct
 from pdlab.measure import traces, workload
@@ -61,10 +61,7 @@ def asked_of(out: Path) -> dict[str, Any]:
         if (out / client.SPOOL).exists() or client.is_finished(out):
             raise BadInput(f"a run without {ASKED}", "one that pdlab load began", str(out), "Begin anew in another directory.")
         return {}
-    document = parse_json(path.read_bytes(), str(path))
-    if not isinstance(document, dict):
-        raise BadInput(f"a {type(document).__name__}", "a JSON object", str(path))
-    return document
+    return parse_object(path.read_bytes(), str(path))
 
 
 def ask(out: Path, resume: bool, asked: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pdlab.documents import MOST_BYTES, check_plain, parse_json, write_whole
+from pdlab.documents import MOST_BYTES, check_plain, parse_object, write_whole
 from pdlab.errors import BadInput
 from pdlab.measure.foreign import Found
 from pdlab.theory._check import shown
@@ -251,10 +251,7 @@ def read_jsonl(path: str | Path, partial: bool = False) -> pa.Table:
                     raise BadInput(
                         "a last line without its newline (the file is truncated)", "whole lines", where
                     )
-                row = parse_json(line, where, "one JSON object a line")
-                if not isinstance(row, dict):
-                    raise BadInput(f"a {type(row).__name__}", "a JSON object", where)
-                found.append(_row(row, where))
+                found.append(_row(parse_object(line, where, "one JSON object a line"), where))
             except BadInput as error:
                 if not partial:
                     raise BadInput(error.found, error.expected, error.where, _PARTIAL) from error
@@ -515,7 +512,4 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     check_plain(path, "a JSON object", MOST_BYTES)
-    document = parse_json(path.read_bytes(), str(path))
-    if not isinstance(document, dict):
-        raise BadInput(f"a {type(document).__name__}", "a JSON object", str(path))
-    return document
+    return parse_object(path.read_bytes(), str(path))

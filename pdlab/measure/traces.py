@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from pdlab.documents import check_plain, parse_json
+from pdlab.documents import check_plain, parse_object
 from pdlab.errors import BadInput
 from pdlab.measure.workload import MOONCAKE_BLOCK_TOKENS, Ids, Request, Trace, blocks
 from pdlab.options import REAL
@@ -88,9 +88,7 @@ def read_mooncake(path: str | Path, block_tokens: int | None = None) -> Trace:
 
 
 def _mooncake_row(line: str, seq: int, block_tokens: int, where: str) -> Request:
-    row = parse_json(line, where, "one JSON object a line")
-    if not isinstance(row, dict):
-        raise BadInput(f"a JSON {type(row).__name__}", "a JSON object", where)
+    row = parse_object(line, where, "one JSON object a line")
     at_ms = _number(row, "timestamp", where, low=0, whole=False, high=MAX_MS)
     prompt = int(_number(row, "input_length", where, low=1))
     output = int(_number(row, "output_length", where, low=0))
@@ -175,9 +173,7 @@ def _declared_block(path: Path) -> int:
     meta = meta_path(path)
     if not meta.exists():
         return MOONCAKE_BLOCK_TOKENS
-    declared = parse_json(meta.read_bytes(), str(meta), "one JSON object")
-    if not isinstance(declared, dict):
-        raise BadInput(f"a JSON {type(declared).__name__}", "one JSON object", str(meta))
+    declared = parse_object(meta.read_bytes(), str(meta))
     return int(_number(declared, "block_tokens", str(meta), low=1))
 
 

@@ -6,13 +6,12 @@ number for a hybrid, recurrent or layer-sharing model would look as good as a ri
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdlab.documents import MOST_BYTES, check_plain
+from pdlab.documents import MOST_BYTES, check_plain, parse_object
 from pdlab.errors import BadInput
 from pdlab.theory._check import shown, whole
 
@@ -142,13 +141,7 @@ def read_config(config: object) -> tuple[dict[str, Any], str]:
         raise BadInput("no such file", expected, where) from None
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise BadInput(f"an unreadable file ({type(error).__name__})", expected, where) from None
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"text that is not JSON ({_first_line(error)})", expected, where) from None
-    if not isinstance(parsed, dict):
-        raise BadInput(f"a JSON {type(parsed).__name__}", "a JSON object", where)
-    return parsed, where
+    return parse_object(text, where, expected), where
 
 
 def text_model(config: dict[str, Any], where: str) -> tuple[dict[str, Any], str, str]:
@@ -350,7 +343,3 @@ def _need(body: dict[str, Any], key: str, where: str) -> object:
         if body.get(name) is not None:
             return body[name]
     raise BadInput(f"no {key}", f"the field {key}", where)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -221,7 +221,7 @@ def test_nothing_there(tmp_path):
         ('{"runs": [{"name": "a", "design": "b", "offered_rate_rps": -1, "dir": "r"}]}', "offered_rate_rps .a number above 0"),
         ('{"runs": [{"name": "a", "design": "b", "offered_rate_rps": 1, "dir": "a\\u0000"}]}', "a directory's name"),
         ('{"runs": [{"name": "a", "design": "b", "offered_rate_rps": 1, "dir": "\\ud800"}]}', "a directory's name"),
-        ('{"plan": 5, "runs": []}', "plan: found 5, expected text"), ("[" * 100_000, "nested without end"), ("\0", "one JSON document"),
+        ('{"plan": 5, "runs": []}', "plan: found 5, expected text"), ("[" * 100_000, "nested without end"), ("\0", "a JSON object"),
     ],
 )  # fmt: skip
 def test_a_strange_sweep_is_refused(tmp_path, text, words):

@@ -59,6 +59,17 @@ def ask(url: str, model: str, prompt: list[int], timeout_s: float = TIMEOUT_S) -
     return json.loads(post_json(f"{url}/v1/completions", body, timeout_s))["choices"][0]["text"]
 
 
+def client_saw(url: str, model: str, prompt: list[int], timeout_s: float) -> str:
+    """What a client is told of one completion: its HTTP status, or why there was none."""
+    try:
+        ask(url, model, prompt, timeout_s)
+    except urllib.error.HTTPError as error:
+        return f"HTTP {error.code}: {error.read().decode()[:200]}"
+    except OSError as error:
+        return str(error)
+    return "HTTP 200"
+
+
 def counters(page: metrics.Metrics) -> dict[str, dict[str, float]]:
     """By replica: prompt tokens by source; NIXL's transfers, and what the page makes of their bytes."""
     found: dict[str, dict[str, float]] = {}
@@ -146,13 +157,7 @@ def _kill_prefill(up: deploy.Application, say: Callable[[str], None]) -> dict[st
     killed, seen = time.monotonic(), []
     while time.monotonic() - killed < 90:
         at_s = round(time.monotonic() - killed, 1)
-        try:
-            ask(up.url, up.model.name, [*prompt[:-1], 300 + len(seen)], 60)
-            answer = "HTTP 200"
-        except urllib.error.HTTPError as error:
-            answer = f"HTTP {error.code}: {error.read().decode()[:200]}"
-        except OSError as error:
-            answer = str(error)
+        answer = client_saw(up.url, up.model.name, [*prompt[:-1], 300 + len(seen)], 60)
         seen.append({"at_s": at_s, "took_s": round(time.monotonic() - killed - at_s, 1), "client_saw": answer})
         if answer == "HTTP 200":
             break

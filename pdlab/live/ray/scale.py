@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-import urllib.error
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,13 +51,7 @@ class _Watch:
     def _ask(self) -> None:
         while not self._stop.wait(PAUSE_S):
             at_s = self.now_s()
-            try:
-                prove.ask(self.up.url, self.up.model.name, tokens(300, f"scale {len(self.asked)}"), LONG_S)
-                answer = "HTTP 200"
-            except urllib.error.HTTPError as error:
-                answer = f"HTTP {error.code}"
-            except OSError as error:
-                answer = str(error)
+            answer = prove.client_saw(self.up.url, self.up.model.name, tokens(300, f"scale {len(self.asked)}"), LONG_S)
             self.asked.append({"at_s": at_s, "took_s": round(self.now_s() - at_s, 1), "client_saw": answer})
 
     def _look(self) -> None:
