@@ -15,12 +15,12 @@ from pdlab.live import policy
 """
 ## A puzzle
 
-A request arrives: 300 tokens, and no server has ever seen any of them. Two routers, both in production, both built by people who know this field well, look at it.
+A request arrives: 300 tokens, and no server has ever seen any of them. Two released routers look at it, both built by people who know this field well. Each goes by a rule that its operator has switched on.
 
 | router | what it does with the request |
 |---|---|
 | llm-d's prefix-based decider, threshold 2,048 | keeps it: decode prefills the prompt itself |
-| NVIDIA Dynamo's conditional disaggregation, with its default policy `isl_bounding` | sends it away to a prefill server |
+| NVIDIA Dynamo's conditional disaggregation (experimental), with its default policy `isl_bounding` | sends it away to a prefill server |
 
 Nobody misconfigured anything. Each does what its documentation says. And short cold prompts are no rare case: the proposal of notebook 09 is about nothing else.
 
@@ -48,7 +48,7 @@ A router of a disaggregated fleet chooses three times:
 
 They go by different facts, since the two pools are short of different things. Prefill is short of *time to compute*. Decode is short of *room*: every running answer holds blocks and a place in the batch.
 
-So take a prefix that some server already holds. To prefill it is worth exactly the tokens that need not be computed. To decode it is worth nothing when the prompt is prefilled elsewhere, since its blocks come over the wire anyway. Dynamo says so in its settings: for the decode stage it gives cache overlap a weight of zero, doesn't assume that cached blocks will be used again, and counts as load only decode work.
+So take a prefix that some server already holds. To prefill it is worth exactly the tokens that need not be computed. To decode it saves no computing when the prompt is prefilled elsewhere. (Whether it saves anything else, you will say yourself at the end.) Dynamo's settings agree: for the decode stage it gives cache overlap a weight of zero, doesn't assume that cached blocks will be used again, and counts as load only decode work.
 
 ## Leave or stay
 
@@ -207,7 +207,7 @@ So with `isl_bounding` it leaves, whatever the thresholds. With the two policies
 
 **Is that really how Dynamo decides?** We asked its own router, version 1.6.1, with simulated engines behind it: 21 prompts around the edges above, under each of four settings of `isl_bounding`, and the requests that filled the cache first. All 140 decisions were those of the rule you wrote (measured; `data/runs/dynamo`, and `make dynamo` asks again). The two policies that look at load were not asked.
 
-One thing surprised us. The router must *know* what decode holds. In the first setting decode reported no cache events, and the router took every prompt for cold: all of them left, and nothing warned. The rule is only as good as the record it reads.
+The router must *know* what decode holds, and Dynamo's page asks for cache events from decode. In the first setting we left them out. The router took every prompt for cold: all of them left, and nothing warned. llm-d's rule leans the other way: where it can't read the cache's state, the prompt stays, and an error goes to the log. A rule is only as good as the record it reads.
 
 ## Which prefill server
 
@@ -357,13 +357,13 @@ So the sentence is half right. There is a saving, and it is bytes, not prefill. 
 
 - **The link.** On a slow one no length justifies leaving; on a fast one the threshold falls.
 - **The interference.** A smaller chunk size shrinks it on the aggregated side (notebook 07), and the threshold rises.
-- **Traffic.** Conversations come back with long cached prefixes. Documents come once. The same rule gives two fleets.
+- **Traffic.** Documents come once. Conversations come back, and then the last answer's KV lies on *decode*; no prefill server has seen it. Prefill computes those tokens again, unless the turn stays on that decode server, a shared store holds the blocks, or the connector carries them back (vLLM's NIXL connector can, with `bidirectional_kv_xfer`, off by default). For a chat the second turn may weigh more than the first.
 - **The policy, and the router's version.** `prefill_load` and `isl_or_load` decide by load, so the same prompt may stay now and leave a second later. And conditional disaggregation is experimental in Dynamo 1.6: read the rule again before you rely on it.
 
 ## Recap
 
 1. Three choices: leave or stay, which prefill server, which decode server.
-2. Prefill goes by uncached tokens and queue; decode by load. A hit saves computing, and decode computes no prompt.
+2. Prefill goes by uncached tokens and queue; decode by load. A hit saves computing where the prompt is computed; on decode it can only save bytes.
 3. llm-d looks at the missing tokens. Dynamo's default policy, `isl_bounding`, also asks for their share, and so a short cold prompt leaves. Its two other policies look at load.
 4. A hit counts in whole blocks, from the first block on.
 5. A threshold comes from a measurement. Its unit is tokens, and its reason is somebody's latency.
@@ -395,7 +395,7 @@ The requests that failed. It divides by the successful ones, so every failure ma
 
 ## Sources
 
-- llm-d inference scheduler, `prefix-based-pd-decider` (read in its source, accessed 2026-11-30).
+- llm-d router (llm-d-router, once llm-d-inference-scheduler), `prefix-based-pd-decider`: `prefix_based_pd_decider.go` at commit 00ae081 and the README beside it at 97e847e (accessed 2026-11-30).
 - NVIDIA Dynamo 1.6 documentation, router guide, *Disaggregated Serving* and *Conditional Disaggregation* (its three policies; their names also in version 1.6.1's `kv_router_args.py`); conditional disaggregation is marked experimental (accessed 2026-11-30).
-- vLLM documentation, *Automatic Prefix Caching* and *NIXL connector usage*, version 0.33.0 (accessed 2026-11-30).
+- vLLM documentation, *Automatic Prefix Caching* and *NIXL connector usage*, version 0.33.0 (accessed 2026-11-30); `bidirectional_kv_xfer` in the connector's source, version 0.32.0.
 """
