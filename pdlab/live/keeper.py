@@ -6,8 +6,10 @@ The asking program keeps the pipe's other end open.  When that end closes, for w
 everything the server started.  Standard library only, so that it starts in a few milliseconds.
 
 vLLM leaves its sockets lying in the folder for temporary files; here they get one of their own,
-which goes when the server has gone.  What OpenMP keeps in shared memory for a process that is
-killed goes, too.
+which goes when the server has gone.  What OpenMP, and Python for several processes, keep in shared
+memory goes, too, when what made it was killed.  One small file a start stays in the folder for
+temporary files, ``vllm_dist_…``: it names no process, and a folder of the server's own would part it
+from what servers share there, torch's compiled kernels and the locks under which models are fetched.
 
 It prints the server's process id on its first line and ends with the server's exit status
 (128 + signal, as shells do).  One byte ``k`` on the pipe asks for an end without grace.
@@ -24,9 +26,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-OPENMP = "/dev/shm/__KMP_REGISTERED_LIB_"  # then the process id, _ and the user's
+SHM = "/dev/shm/"
+OPENMP = SHM + "__KMP_REGISTERED_LIB_"  # then the process id, _ and the user's
+PYTHONS = ("sem.mp-", "psm_")  # semaphores and memory of several processes; then chance letters
 GRACE_S = 6.0  # a server that drains on SIGTERM gets this long
 SOCKETS = "VLLM_RPC_BASE_PATH"  # where vLLM puts its sockets; their paths may have some 100 characters, so a short name
 
@@ -59,7 +64,7 @@ def _group_nice(pid: int) -> None:
         pass
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     """All descendants of ``pid`` that are still there, nearest first."""
     found: list[int] = []
     for task in os.listdir(f"/proc/{pid}/task"):
@@ -70,7 +75,7 @@ def _children(pid: int) -> list[int]:
             continue
     for child in list(found):
         try:
-            found += _children(child)
+            found += children(child)
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
@@ -93,9 +98,38 @@ def _unregister(pids: set[int]) -> None:
             pass
 
 
+def mapped_by(pids: Iterable[int]) -> set[int]:
+    """What these processes have mapped of shared memory, as inodes: who makes a semaphore maps it under another name first."""
+    found: set[int] = set()
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/maps", errors="replace") as maps:
+                found.update(int(line.split(None, 5)[4]) for line in maps if SHM in line)
+        except OSError:  # it has gone, or is somebody else's
+            pass
+    return found
+
+
+def unlink(mapped: set[int]) -> None:
+    """Remove what Python has named of that, if it is ours and nobody has it mapped any more."""
+    try:
+        with os.scandir(SHM) as entries:
+            left = [one for one in entries if one.name.startswith(PYTHONS) and one.inode() in mapped]
+    except OSError:  # no such folder here
+        return
+    held = mapped_by(int(pid) for pid in os.listdir("/proc") if pid.isdigit()) if left else set()
+    for one in left:
+        try:
+            if one.inode() not in held and one.stat().st_uid == os.getuid():
+                os.unlink(one.path)
+        except OSError:  # it went meanwhile
+            pass
+
+
 def _end(server: subprocess.Popen, grace_s: float) -> None:
     """SIGTERM to the server, then SIGKILL to whatever is left below the keeper."""
-    seen = {server.pid, *_children(os.getpid())}
+    seen = {server.pid, *children(os.getpid())}
+    mapped = mapped_by(seen)
     if server.poll() is None and grace_s > 0:
         _signal_all([server.pid], signal.SIGCONT)  # a stopped server can't act on SIGTERM
         _signal_all([server.pid], signal.SIGTERM)
@@ -103,7 +137,8 @@ def _end(server: subprocess.Popen, grace_s: float) -> None:
             server.wait(grace_s)
         except subprocess.TimeoutExpired:
             pass
-    while left := _children(os.getpid()):  # orphans come to the keeper: it is their subreaper
+    while left := children(os.getpid()):  # orphans come to the keeper: it is their subreaper
+        mapped |= mapped_by(left)
         _signal_all(left, signal.SIGKILL)
         seen.update(left)
         server.poll()
@@ -115,6 +150,7 @@ def _end(server: subprocess.Popen, grace_s: float) -> None:
                 pass
         time.sleep(0.01)
     _unregister(seen)
+    unlink(mapped)
 
 
 def main(arguments: list[str]) -> int:

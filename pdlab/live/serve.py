@@ -27,6 +27,7 @@ from typing import Any
 
 from pdlab.errors import Failed
 from pdlab.live import LOOPBACK, budget, direct, env, metrics, models
+from pdlab.live.keeper import children, mapped_by, unlink
 from pdlab.live.same_model import identity, same_model
 from pdlab.live.spec import Role, Spec, inherited
 
@@ -140,9 +141,14 @@ class Deployment:
         os.killpg(server.pid, number)
 
     def kill(self, server: Server) -> None:
-        """``kill -9`` one server and wait until its process tree is gone."""
+        """``kill -9`` one server and wait until its process tree is gone.
+
+        What it has mapped of shared memory is looked up before: its keeper finds nobody left to ask.
+        """
+        mapped = mapped_by([server.pid, *children(server.pid)])
         self.signal(server, signal.SIGKILL)
         self._keepers[server.name].wait()
+        unlink(mapped)
 
     def restart(self, server: Server) -> Server:
         """Start a server again in the place of one that has ended; same name, new ports."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -102,6 +103,37 @@ def test_what_openmp_registered_for_a_killed_server_goes_with_it() -> None:
     server.kill()
     process.wait(10)
     assert not any(file.exists() for file in files)
+
+
+SHARING = """
+import mmap, multiprocessing, os, signal, sys, time
+from multiprocessing import resource_tracker
+lock = multiprocessing.get_context("spawn").Lock()
+os.kill(resource_tracker._resource_tracker._pid, signal.SIGKILL)  # else it might tidy up itself
+files = [os.open(path, os.O_RDWR | os.O_CREAT) for path in sys.argv[1:]]
+maps = [os.truncate(file, 8) or mmap.mmap(file, 8) for file in files]
+print("/dev/shm/sem." + lock._semlock.name[1:], file=sys.stderr, flush=True)
+time.sleep(300)
+"""
+
+
+def test_python_semaphores_of_a_killed_server_go_and_what_others_have_mapped_stays(tmp_path: Path) -> None:
+    """Semaphores and shared memory that only the ended processes had mapped are removed; a name that somebody else holds, or that none of them mapped, is not."""
+    ours, others, strange = (Path(f"/dev/shm/psm_{os.getpid()}{name}") for name in "abc")
+    others.write_bytes(bytes(8))
+    strange.touch()
+    try:
+        with others.open("r+b") as file, mmap.mmap(file.fileno(), 8):
+            process, _ = hold(sys.executable, "-c", SHARING, str(ours), str(others))
+            semaphore = Path(process.stderr.readline().strip())
+            assert semaphore.name.startswith("sem.mp-") and semaphore.exists() and ours.exists()
+            process.stdin.write("k")
+            process.stdin.close()
+            process.wait(10)
+            assert [path.exists() for path in (semaphore, ours, others, strange)] == [False, False, True, True]
+    finally:
+        for path in (ours, others, strange):
+            path.unlink(missing_ok=True)
 
 
 def test_one_byte_ends_it_without_grace() -> None:
