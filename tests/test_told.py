@@ -257,6 +257,7 @@ TOLD: list[tuple[str, str, Callable[[], object]]] = [
     ("08", r"(\d+) prompts around the edges above, under each of (\w+) settings", lambda: (f"{len(dynamo.GRID)}", {4: "four"}[len(asked_of_dynamo()["settings"])])),
     ("08", r"All (\d+) decisions were those of the rule you wrote", lambda: f"{sum(len(part['requests']) for part in asked_of_dynamo()['settings']) - len(dynamo.differences(asked_of_dynamo()))}"),
     ("08", r"leaves ([\d,]+) B a token, and a link of 1 GB/s moves that in ([\d.]+) ms", lambda: (f"{kv.kv_bytes(SHAPE, 1):,}", f"{link.bandwidth_floor_ms(kv.kv_bytes(SHAPE, 1), 1):.5f}")),
+    ("09", r"A prompt takes the prefill worker ([\d.]+) ms, and 48 × ([\d.]+) is ([\d.]+):", lambda: (f"{(ms := page('09').after('a prompt takes the prefill worker ')[0]):.1f}", f"{ms / 1000:.3f}", f"{48 * ms / 1000:.2f}")),
     ("09", r"at 4 requests a second the proposal's is a third shorter", lambda: 0.6 < usual_gap("disaggregated") / usual_gap("aggregated") < 0.72),
     ("L1", r"get a figure ten times as high", lambda: 8 < memory_gb_s("1,048,576") / memory_gb_s("4,096") < 13 and memory_gb_s("134,217,728") < memory_gb_s("1,048,576")),
     ("L1", r"a message of 256 KiB gets more than four times the rate of one of 128 MiB", lambda: 4 < memory_gb_s("262,144") / memory_gb_s("134,217,728") < 5),

@@ -150,7 +150,7 @@ FIELDS = {
     "baseline": "the opponent in the next sweep",
     "label": "the evidence label of these numbers",
     "next_step": "what would settle the question",
-    "because": "the letters of the reasons that hold",
+    "because": "the letters of the sound reasons",
 }
 
 
@@ -165,7 +165,9 @@ class Reason:
 
 REASONS = {
     "A": Reason("A floor bounds one request from below; a P95 is about many token gaps."),
-    "B": Reason("Today's P95 plus the added time is still under the target.", "floor-as-percentile", NOT_ADDED),
+    "B": Reason(
+        "Today's P95 plus the added time is still under the target, so the design is safe there.", "floor-as-percentile", NOT_ADDED
+    ),
     "C": Reason("Nobody has measured the tail of the proposal."),
     "D": Reason("The path gets longer, so the P95 ITL rises by as much.", "floor-as-percentile", NOT_ADDED),
     "E": Reason(
