@@ -132,14 +132,11 @@ def record(
             print(f"{name}: {deployment.describe_budget()}", flush=True)
             _observe(deployment, f"{url}/v1/completions", out / name, scene)
     runs = [records.read_run(out / name) for name in configured]
-    entries = [_entry(name, run) for name, run in zip(configured, runs, strict=True)]
-    records.write_sweep(out, "interference microscope", entries)
+    records.write_sweep(out, "interference microscope", [
+        records.SweepEntry(one.name, *(one.provenance[key] for key in ("design", "cache_state", "offered_rate_rps")), out / one.name)
+        for one in runs
+    ])  # fmt: skip
     return runs
-
-
-def _entry(name: str, run: records.Run) -> dict[str, Any]:
-    known = {key: run.provenance[key] for key in ("design", "cache_state", "offered_rate_rps")}
-    return {"name": name, "dir": name, **known}
 
 
 def _observe(deployment: Deployment, url: str, out: Path, scene: Scene) -> None:

@@ -76,10 +76,7 @@ def record(
     out.mkdir(parents=True, exist_ok=True)
     (out / "plan.yaml").write_bytes(plan_path.read_bytes())
     todo = cases(plan)
-    records.write_sweep(out, plan_path.name, [
-        {"name": case.name, "design": case.label, "cache_state": case.cache_state,
-         "offered_rate_rps": case.rate_rps, "dir": case.name} for case in todo
-    ])  # fmt: skip
+    records.write_sweep(out, plan_path.name, [case.entry(out) for case in todo])
     for design in ("disaggregated", "aggregated"):
         missing = [c for c in todo if c.design == design and not client.is_finished(out / c.name)]
         if missing:

@@ -292,7 +292,8 @@ def record(
         tell(point, run)
     for point in points(plans.load(plan_path)):
         if point.path in hashes:
-            groups.setdefault(point.group, []).append(_entry(point))
+            groups.setdefault(point.group, []).append(
+                records.SweepEntry(point.name, point.design, point.cache_state, point.rate_rps, out / point.path))  # fmt: skip
     for group, entries in groups.items():
         records.write_sweep(out / group, str(plan_path), entries)
     _write_hashes(out, hashes)
@@ -326,16 +327,6 @@ def content_hash(run: records.Run) -> str:
         values = None if column.null_count == len(column) else column.to_pylist()
         digest.update(json.dumps([name, len(column), values]).encode())
     return digest.hexdigest()
-
-
-def _entry(point: Point) -> dict[str, Any]:
-    return {
-        "name": point.name,
-        "design": point.design,
-        "cache_state": point.cache_state,
-        "offered_rate_rps": point.rate_rps,
-        "dir": point.name,
-    }
 
 
 def _trace_path(named: str) -> Path:

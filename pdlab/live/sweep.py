@@ -87,6 +87,10 @@ class Case:
         """What is unique within a sweep, whichever chunk size tuning chooses."""
         return self.group, self.name
 
+    def entry(self, directory: Path) -> records.SweepEntry:
+        """This run's line in the list of the sweep in ``directory``."""
+        return records.SweepEntry(self.name, self.label, self.cache_state, self.rate_rps, directory / self.name)
+
 
 def main_cases(plan: plans.Plan, chunk_tokens: int | None) -> list[Case]:
     """The plan itself; ``chunk_tokens`` is what aggregated serving was tuned to."""
@@ -444,7 +448,7 @@ class Sweep:
     def group(self, directory: Path, plan_path: Path, cases: Sequence[Case], among: Sequence[Case] = ()) -> None:
         """Run ``cases``, one deployment after the other; ``among`` are listed with them."""
         directory.mkdir(parents=True, exist_ok=True)
-        records.write_sweep(directory, plan_path.name, [_entry(case) for case in [*among, *cases]])
+        records.write_sweep(directory, plan_path.name, [case.entry(directory) for case in [*among, *cases]])
         for deployment_key in dict.fromkeys(case.deployment for case in cases):
             same = [case for case in cases if case.deployment == deployment_key]
             missing = [case for case in same if not client.is_finished(directory / case.name)]
@@ -515,11 +519,6 @@ def _ticker(before: str, sweep: Sweep) -> Callable[[float, float], None] | None:
 
 def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
-
-
-def _entry(case: Case) -> dict[str, Any]:
-    return {"name": case.name, "design": case.label, "cache_state": case.cache_state,
-            "offered_rate_rps": case.rate_rps, "dir": case.name}  # fmt: skip
 
 
 def read_workload(plan_path: Path, plan: plans.Plan) -> workload.Trace:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -478,11 +478,12 @@ class RunWriter:
             self._out.close()
 
 
-def write_sweep(directory: str | Path, plan: str, runs: Iterable[Mapping[str, Any]]) -> None:
-    """Write ``sweep.json``; each run is {name, design, cache_state, offered_rate_rps, dir}."""
+def write_sweep(directory: str | Path, plan: str, entries: Iterable[SweepEntry]) -> None:
+    """Write ``sweep.json``; the directories of its runs lie below this one."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    _write_json(directory / SWEEP, {"plan": plan, "runs": [dict(run) for run in runs]})
+    runs = [asdict(one) | {"dir": one.dir.relative_to(directory).as_posix()} for one in entries]
+    _write_json(directory / SWEEP, {"plan": plan, "runs": runs})
 
 
 def read_sweep(directory: str | Path) -> Sweep:

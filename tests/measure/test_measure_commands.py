@@ -74,7 +74,7 @@ def test_analyze_a_sweep(tmp_path, capsys):
             name = f"{design}-{rate}"
             rows = [answer(i, sent_ms=1000 * i / rate, ttft_ms=50 if rate < worst else 9000) for i in range(100)]
             save(tmp_path / name, run(rows, design=design, cache_state="cold"))
-            entries.append({"name": name, "design": design, "cache_state": "cold", "offered_rate_rps": rate, "dir": name})
+            entries.append(records.SweepEntry(name, design, "cold", rate, tmp_path / name))
     records.write_sweep(tmp_path, "p.yaml", entries)
     assert cli.main(["analyze", str(tmp_path), "--json"]) == 0
     d = json.loads(capsys.readouterr().out)

@@ -195,10 +195,10 @@ def test_writing_twice_gives_the_same_bytes(tmp_path):
 def test_sweeps(tmp_path):
     """A sweep names its runs and reads them from its own folder."""
     records.write_run(tmp_path / "a", records.table_from_rows([answer(0)]), PROVENANCE)
-    entry = {"name": "a", "design": "aggregated", "cache_state": "cold", "offered_rate_rps": 1, "dir": "a"}
+    entry = records.SweepEntry("a", "aggregated", "cold", 1, tmp_path / "a")
     records.write_sweep(tmp_path, "plan.yaml", [entry])
     sweep = records.read_sweep(tmp_path)
-    assert [e.name for e in sweep.entries] == ["a"]
+    assert sweep.entries == (entry,)
     assert sweep.entries[0].read().table.num_rows == 1
     (tmp_path / records.SWEEP).write_text(json.dumps({"plan": "p", "runs": [{"name": "a"}]}))
     with pytest.raises(BadInput, match=r"runs\[0\]"):
