@@ -6,6 +6,11 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same verdict on a slow machine and on a quick one, today and tomorrow.
+settings.register_profile("pdlab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pdlab")
 
 LEFT_OUT = pytest.StashKey[int]()
 # A file runs on one worker; those that take longest start first, so that no worker is left alone with one at the end.

@@ -19,16 +19,13 @@ import numpy as np
 import pandas as pd
 import pint
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pdlab.course import answers, checks, diagnose, exercises, predictions, reading, slips, units
 from pdlab.course.exercises import Exercise
 from pdlab.course.feedback import Feedback
 from pdlab.errors import BadInput
-
-# How long an example takes on a busy machine says nothing about the code.
-patiently = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @functools.cache
@@ -319,7 +316,6 @@ plain_forms = st.recursive(
 )
 
 
-@patiently
 @given(plain_forms)
 def test_plain_forms_survive_json(plain: Any) -> None:
     """Encoding and decoding gives back the same value of the same type."""
@@ -335,7 +331,6 @@ def test_a_ratio_that_no_float_holds_is_told(answer: float, kind: str) -> None:
     assert slips.off(answer, 1e6 if kind == "too-small" else 1e-6, "B")[0] == kind
 
 
-@patiently
 @given(plain_forms)
 def test_any_answer_gets_feedback(answer: Any) -> None:
     """Whatever is handed in, the check answers in one of three outcomes and does not raise."""
@@ -343,7 +338,6 @@ def test_any_answer_gets_feedback(answer: Any) -> None:
         assert said(one, answer).outcome in ("not attempted", "not yet", "correct")
 
 
-@patiently
 @given(st.text(max_size=40) | st.from_regex(r"[-+~≈]?\d{1,6}([.,]\d+)?(e\d{1,5})? ?[a-zA-Z/%*^() ]{0,12}", fullmatch=True))
 def test_text_is_read_or_refused(text: str) -> None:
     """Any text either gives a number in the unit or is refused with a kind; nothing else escapes."""
@@ -353,7 +347,6 @@ def test_text_is_read_or_refused(text: str) -> None:
         assert error.kind and error.says
 
 
-@patiently
 @given(st.floats(1e-6, 1e12), st.sampled_from(["", "B", "ms", "GB/s", "%"]), st.floats(1e-9, 1e9))
 def test_generic_feedback_never_holds_the_answer(expected: float, unit: str, ratio: float) -> None:
     """However wrong a number is, what is said about it has no digit of the right one."""

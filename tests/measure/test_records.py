@@ -38,7 +38,7 @@ def any_row(draw, seq):
 ROWS = st.integers(0, 6).flatmap(lambda n: st.tuples(*(any_row(i) for i in range(n))))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(ROWS)
 def test_both_files_are_lossless(tmp_path_factory, rows):
     """What is written is read back alike from Parquet, from JSONL, and through the writer."""

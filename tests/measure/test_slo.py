@@ -16,7 +16,7 @@ from pdlab.measure import frames, slo
 from tests.measure.runs import MS, answer, cohort, run
 
 A = slo.REFERENCE_ACCEPTANCE
-FAST = settings(max_examples=25, deadline=None)
+FAST = settings(max_examples=25)
 
 
 def limits(**change):
