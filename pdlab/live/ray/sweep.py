@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pdlab.documents import write_whole
 from pdlab.live import client, env, load, models, netns, sweep, tuned
 from pdlab.live.ray import calls, deploy, prove, wires
 from pdlab.live.ray import env as ray_env
@@ -154,18 +155,19 @@ def _write(directory: Path, before: dict[str, Any], after: dict[str, Any], up: d
     """What lies beside the records of a run."""
     names = replica_names(calls.read(up.temp / "ray"))
     t0 = run.provenance["summary"]["client_sessions"][-1]["t0_monotonic_ns"]
-    with (directory / sweep.SERVER_METRICS).open("w") as out:
-        for looked in (before, after):
-            for replica, counted in sorted(looked["counters"].items(), key=lambda item: names.get(item[0], "")):
-                sources = {f"prompt_tokens_by_source_total[{key}]": value for key, value in counted.items() if key not in prove.EXPORTED.values()}
-                exported = {key: value for key, value in counted.items() if key in prove.EXPORTED.values()}
-                out.write(json.dumps({"t_ns": looked["monotonic_ns"] - t0, "server": names.get(replica, replica), **sources, **exported}) + "\n")
+    lines = []
+    for looked in (before, after):
+        for replica, counted in sorted(looked["counters"].items(), key=lambda item: names.get(item[0], "")):
+            sources = {f"prompt_tokens_by_source_total[{key}]": value for key, value in counted.items() if key not in prove.EXPORTED.values()}
+            exported = {key: value for key, value in counted.items() if key in prove.EXPORTED.values()}
+            lines.append(json.dumps({"t_ns": looked["monotonic_ns"] - t0, "server": names.get(replica, replica), **sources, **exported}) + "\n")
+    write_whole(directory / sweep.SERVER_METRICS, "".join(lines))
     kept = ("t_ns", "request_id", "bytes", "descriptors", "post_us", "transfer_us")
-    (directory / TRANSFERS).write_text("".join(json.dumps({key: one[key] for key in kept if key in one}) + "\n" for one in moved))
+    write_whole(directory / TRANSFERS, "".join(json.dumps({key: one[key] for key in kept if key in one}) + "\n" for one in moved))
     tcp = None
     if before["tcp"] is not None and after["tcp"] is not None:
         tcp = [[*ends, count] for ends, count in sorted(wires.between(before["tcp"], after["tcp"], up.names()).items())]
-    (directory / PATHS).write_text(json.dumps({
+    write_whole(directory / PATHS, json.dumps({
         "seconds": round((after["monotonic_ns"] - before["monotonic_ns"]) / 1e9, 1),
         "nixl_bytes": sum(one["bytes"] for one in moved), "nixl_transfers": len(moved),
         "tcp_bytes": tcp, "loopback_bytes": _rise("loopback_bytes", before, after),
