@@ -420,7 +420,8 @@ at_the_largest = {transport: report.sizes[-1].gb_s for transport, report in repo
 tried = lab_sums.by_division(entries, at_the_largest)
 show_table(
     [
-        [NAMES[e["transport"]], e["prompt_tokens"], e["descriptors"], f"{clock:.1f}", f"{division:.1f}", f"{clock / division:.2f}"]
+        [NAMES[e["transport"]], e["prompt_tokens"], e["descriptors"],
+         f"{clock:.1f}", f"{division:.1f}", f"{clock / division:.2f}"]
         for e, (clock, division) in zip(entries, tried)
     ],
     ["transport", "prompt (tokens)", "pieces", "NIXL's clock (ms)", "division (ms)", "clock / division"],
@@ -428,7 +429,7 @@ show_table(
     source="SmolLM2-135M on vLLM, NIXL; the rates of the first run", run=books,
 )
 at_best = lab_sums.by_division(entries, {transport: report.peak_gb_s for transport, report in reports.items()})
-quicker, even_then = (sum(clock < division for clock, division in pairs) for pairs in (tried, at_best))
+quicker, even_then = (sum(clock < division for clock, division in both) for both in (tried, at_best))
 print(f"within a quarter of the division: {lab_sums.near(tried)} of {len(tried)}")
 print(f"quicker than the division: {quicker}; quicker than a division by the curve's best rate: {even_then}")
 
@@ -463,9 +464,10 @@ verdict = {
 
 # %% check="L1.10"
 keeps = link.within_budget(link.handoff_floor_ms(655_360_000, rate, 1), 20)
+curves = ([s.gb_s for s in report.sizes] for report in reports.values())
 check("L1.10", verdict, expected={
     "fits": "yes" if keeps else "no",
-    "one bandwidth": lab_sums.one_bandwidth(*([s.gb_s for s in report.sizes] for report in reports.values())),
+    "one bandwidth": lab_sums.one_bandwidth(*curves),
     "time": "shown" if lab_sums.near(tried) == len(tried) else "contradicted",
     "bytes": "shown" if agree else "contradicted", "cluster": "not shown",
 })
