@@ -534,10 +534,10 @@ def pull_ms(name):
     return 1000 * seconds / count if seconds and count else None
 
 
-pairs = {rate: pair(rate)[1] for rate in rates}
-usual = int(np.median([n for one in pairs.values() for n in one.table["prompt_tokens"].to_pylist()]))
+split = {rate: pair(rate)[1] for rate in rates}
+usual = int(np.median([n for one in split.values() for n in one.table["prompt_tokens"].to_pylist()]))
 rows = []
-for rate, one in pairs.items():
+for rate, one in split.items():
     pulled, waited = pull_ms(f"disaggregated-{cache}-{rate:g}rps"), lab_sums.waits_after_prefill(records.rows(one.table), usual)
     cells = pulled, *waited, stages(one)["each later gap"]
     rows.append([f"{rate:g}", *("not known" if ms is None else f"{ms:,.1f}" for ms in cells)])
