@@ -480,7 +480,8 @@ for rule in RULES:
     if pulls and pulled_s is None:
         print(f"{rule:<16} {pulls:4.0f} pulls; this run holds no clock of NIXL's")
     elif pulls:
-        print(f"{rule:<16} {pulls:4.0f} pulls in {pulled_s:.2f} s, {100 * pulled_s / whole_s:.1f} % of the run   [measured]")
+        share = f"{100 * pulled_s / whole_s:.1f} %"
+        print(f"{rule:<16} {pulls:4.0f} pulls in {pulled_s:.2f} s, {share} of the run   [measured]")
 
 # %% [markdown]
 """
