@@ -176,7 +176,7 @@ sweep_table("disaggregated", "One TP8 worker prefills, one TP8 worker decodes")
 
 # %% [markdown]
 """
-Take your time with these two tables. The second design has quiet gaps between its tokens and long waits for the first one. With the first design it is the other way round. Compare one row: at 4 requests/s the P99 gap is 94 ms against 11, and the P99 TTFT is 160 ms against 283. **Both designs pass, each with a tail that the other does not have.**
+The second design has quiet gaps between its tokens and long waits for the first one. With the first design it is the other way round. Compare one row: at 4 requests/s the P99 gap is 94 ms against 11, and the P99 TTFT is 160 ms against 283. **Both designs pass, each with a tail that the other does not have.**
 
 One word in the first table needs care. At 20 requests/s nothing is attained, the median first token takes seconds, and the queue is called *steady*.
 """
@@ -258,7 +258,7 @@ show_table(
 """
 At 8/s the chunk of 2,048 has a P99 TTFT of 215 ms here and of 196 ms in the first table. It is one design on one trace, and the number of requests differs: 1,000 a run here, 4,800 there, of which these are the first. A P99 of a thousand rests on its ten slowest. So compare rows within a table.
 
-The last line is the default, and its capacity is *refused*: one rate can't be judged, and no lower one fails. Your function returns 0 for such a list. At 12 requests/s the largest gap of the whole run is 257 ms. The simulator reports no gaps by request, so nobody can say how many requests had one above 200 ms. It may be one, it may be all. An analyser that guessed here would be making the number up.
+The last line is the default, and its capacity is *refused*: one rate can't be judged, and no lower one fails. Your function returns 0 for such a list. At 12 requests/s the largest gap of the whole run is 257 ms. The simulator reports no gaps by request, so nobody can say how many requests had one above 200 ms. An analyser that guessed here would be making the number up.
 
 Choose. `chunk` is the size you run the comparison with: the highest capacity, and of equals the smallest gap. `why_not_4096` and `why_not_8192` are each one of `"lower capacity"`, `"larger gap"`, `"not evaluable"`.
 """
@@ -537,7 +537,7 @@ for design, asked, workers in (("1xtp8-to-1xtp8", 12, 1), ("3xtp4-to-1xtp4", 24,
 
 # %% [markdown]
 """
-The order is the same in all four. Two draws repeat every figure. Draw 101 lifts three of them by a step: its gaps came out about 2 % too long, and so 12 and 24 requests a second became just less than those prefill workers can do. **Read the order, and each figure to the nearest step.** The simulator is deterministic; a load is not.
+The order is the same in all four. Two draws repeat every figure. Draw 101 lifts three of them by a step: its gaps came out about 2 % too long, and so 12 and 24 requests a second became a little less than those prefill workers can do. **Read the order, and each figure to the nearest step.** The simulator is deterministic; a load is not.
 
 ## Cold and warm
 
@@ -788,7 +788,7 @@ So now all four engineers have their place:
 
 Four right answers to four questions. Only one of them, Ana's, is not a question anybody should ask. The others differ in what they hold fixed, and a plan exists to say that *before* the run.
 
-Other things may turn the answer as well: longer answers (decode fills up), another GPU, a TTFT target of 300 ms in place of 2,000. The length of the prompts alone does not turn Ben's (the runs are in the sweep). With 300 tokens both sides pass every tested rate; with 8,192 aggregation stays ahead, 3 or more requests/s against 2. Nor do short prompts leave nothing to isolate: with 300 tokens the P95 gap at 24/s is 32 ms against 12. Notebook 09 asks who wants that.
+Other things may turn the answer as well: longer answers (decode fills up), another GPU, a TTFT target of 300 ms in place of 2,000. The length of the prompts alone does not turn Ben's (the runs are in the sweep). With 300 tokens both sides pass every tested rate; with 8,192 aggregation stays ahead, 3 or more requests/s against 2. Nor do short prompts leave nothing to isolate: with 300 tokens the P95 gap at 24/s is 32 ms against 12.
 
 ## Recap
 

@@ -48,7 +48,7 @@ A router of a disaggregated fleet chooses three times:
 
 They go by different facts, since the two pools are short of different things. Prefill is short of *time to compute*. Decode is short of *room*: every running answer holds blocks and a place in the batch.
 
-So take a prefix that some server already holds. To prefill it is worth exactly the tokens that need not be computed. To decode it saves no computing when the prompt is prefilled elsewhere. (Whether it saves anything else, you will say yourself at the end.) Dynamo's settings agree: for the decode stage it gives cache overlap a weight of zero, doesn't assume that cached blocks will be used again, and counts as load only decode work.
+So take a prefix that some server already holds. To prefill it is worth exactly the tokens that need not be computed. To decode it saves no computing when the prompt is prefilled elsewhere. Dynamo's settings agree: for the decode stage it gives cache overlap a weight of zero, doesn't assume that cached blocks will be used again, and counts as load only decode work.
 
 ## Leave or stay
 
