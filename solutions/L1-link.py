@@ -435,7 +435,7 @@ print(f"quicker than the division: {quicker}; quicker than a division by the cur
 
 # %% [markdown]
 """
-In the recorded run three of eight lie more than a quarter away, on either side, and the farthest takes more than twice as long. So the division gives the size of a hand-off, and not its time. Four transfers were *quicker*. Then it is no floor either: a floor needs a rate that nothing on the path exceeds, and over TCP one transfer beat even the best rate of the curve. Thirty pieces at once are not one message; whether that is the reason we don't know. And each transfer ran once.
+In the recorded run three of eight lie more than a quarter away, on either side, and the farthest takes more than twice as long. So the division tells milliseconds from seconds, and not the time. Four transfers were *quicker*. Then it is no floor either: a floor needs a rate that nothing on the path exceeds, and over TCP one transfer beat even the best rate of the curve. Thirty pieces at once are not one message; whether that is the reason we don't know. And each transfer ran once.
 
 ## The verdict
 
