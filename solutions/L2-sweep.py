@@ -150,7 +150,7 @@ print("every offered request has one row and one status")
 """
 ## First, a worthy opponent
 
-vLLM has a default chunk size, the tokens of one step with those of running decodes among them: 2,048 on a processor, up to 16,384 on a large GPU. Nobody chose it for this trace. To compare disaggregation with that would be to beat somebody who has not warmed up. So the sweep began with aggregated serving alone, at the highest rate, once for each chunk size of the plan.
+vLLM 0.32 has a default chunk size, the tokens of one step with those of running decodes among them: 2,048 on a processor, up to 16,384 on a large GPU (`arg_utils.py`). Nobody chose it for this trace. To compare disaggregation with that would be to beat somebody who has not warmed up. So the sweep began with aggregated serving alone, at the highest rate, once for each chunk size of the plan.
 """
 
 # %%
