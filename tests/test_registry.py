@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import pytest
 
 from pdlab.course import answers, diagnose, exercises
 from pdlab.course.compare import Rules, matches
@@ -22,9 +20,20 @@ REGISTRY = exercises.registry()
 SMALL = 13  # whole numbers below this stand in any prose and give nothing away
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "exercise" in metafunc.fixturenames:
-        metafunc.parametrize("exercise", REGISTRY.values(), ids=list(REGISTRY))
+def of_each(claim: Callable[[Exercise], None]) -> Callable[[], None]:
+    """One test that a claim holds of every exercise: a thousand tests of a millisecond would cost more than they say."""
+
+    def test() -> None:
+        broken = {}
+        for exercise in REGISTRY.values():
+            try:
+                claim(exercise)
+            except Exception as error:
+                broken[exercise.id] = f"{type(error).__name__}: {error}"
+        assert not broken, "\n\n".join(f"{name}: {why}" for name, why in broken.items())
+
+    test.__doc__ = claim.__doc__
+    return test
 
 
 def expected_of(exercise: Exercise) -> Any:
@@ -58,18 +67,21 @@ def test_registry_is_not_empty() -> None:
     assert {e.notebook for e in REGISTRY.values()} == {s.number for s in sources(ROOT)}
 
 
+@of_each
 def test_untouched_is_not_attempted(exercise: Exercise) -> None:
     """An exercise that nobody touched is not attempted, and is not told anything."""
     for nothing in untouched(exercise):
         assert feedback(exercise, nothing).text == f"{exercise.id} not attempted"
 
 
+@of_each
 def test_right_answer_is_correct(exercise: Exercise) -> None:
     """The expected value, or the reference, is correct and earns the points."""
     result = feedback(exercise, expected_of(exercise))
     assert (result.outcome, result.points) == ("correct", exercise.points), result.text
 
 
+@of_each
 def test_other_honest_forms_are_correct(exercise: Exercise) -> None:
     """At least two further ways to write the answer are accepted."""
     assert len(exercise.forms) >= 2
@@ -77,6 +89,7 @@ def test_other_honest_forms_are_correct(exercise: Exercise) -> None:
         assert feedback(exercise, value(exercise, form)).outcome == "correct", form
 
 
+@of_each
 def test_anticipated_mistakes_are_named(exercise: Exercise) -> None:
     """At least three wrong answers are not yet right, each with its own kind of mistake."""
     assert len(exercise.mistakes) >= 3
@@ -86,6 +99,7 @@ def test_anticipated_mistakes_are_named(exercise: Exercise) -> None:
         assert result.says
 
 
+@of_each
 def test_answers_survive_the_way_to_the_grader(exercise: Exercise) -> None:
     """Encoded and decoded, an answer gets the same feedback: a kernel and the grader agree."""
     for answer in (expected_of(exercise), *(value(exercise, m.answer) for m in exercise.mistakes)):
@@ -93,6 +107,7 @@ def test_answers_survive_the_way_to_the_grader(exercise: Exercise) -> None:
         assert diagnose.diagnose(exercise, answers.decode(answers.encode(plain))) == diagnose.diagnose(exercise, plain)
 
 
+@of_each
 def test_expected_is_recomputed(exercise: Exercise) -> None:
     """The stored value is what pdlab itself computes, wherever the exercise says how."""
     if exercise.recompute is None:
@@ -105,6 +120,7 @@ def test_expected_is_recomputed(exercise: Exercise) -> None:
     assert matches(made, answers.read(exercise.expected), rules), f"recomputed {made!r}"
 
 
+@of_each
 def test_no_feedback_gives_the_answer_away(exercise: Exercise) -> None:
     """Neither a hint nor what is said about a wrong or untouched answer holds the right one."""
     for text in said(exercise):
