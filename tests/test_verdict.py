@@ -223,17 +223,10 @@ def test_a_quantity_is_read_in_its_unit():
 
 @pytest.mark.parametrize(("change", "kind"), WRONG, ids=_name)
 def test_overclaims_and_slips_are_named(change, kind):
-    """Each overclaim or slip is rejected with its own kind and an explanation."""
+    """Each overclaim or slip is rejected with its own kind and an explanation, which holds no number that is looked for."""
     finding = judge(RIGHT | change)
     assert (finding.ok, finding.kind) == (False, kind), finding.says
-    assert len(finding.says) > 20
-
-
-@pytest.mark.parametrize(("change", "kind"), WRONG, ids=_name)
-def test_no_explanation_gives_a_number_away(change, kind):
-    """What the checker says never contains the numbers that it looks for."""
-    says = judge(RIGHT | change).says
-    assert not any(number in says for number in ("10.83", "8.83", "15 ms"))
+    assert len(finding.says) > 20 and not any(number in finding.says for number in ("10.83", "8.83", "15 ms"))
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -256,12 +249,12 @@ def test_the_notebook_prints_the_reasons():
         assert f"**{letter}.** {reason.says}" in page
 
 
-@pytest.mark.parametrize("said", ["maybe", "interesting", "see above", "???", "evidence does not support adoption", 3, ["not yet"], {"x": 1}, True])
 @pytest.mark.parametrize("field", TEXTS)
-def test_what_is_no_word_accuses_nobody(field, said):
+def test_what_is_no_word_accuses_nobody(field):
     """A text or a thing that is none of the words is asked for again, with all of them named."""
-    finding = judge(RIGHT | {field: said})
-    assert finding.kind == "unclear-word" and "whichever you mean" in finding.says
+    for said in ("maybe", "interesting", "see above", "???", "evidence does not support adoption", 3, ["not yet"], {"x": 1}, True):
+        finding = judge(RIGHT | {field: said})
+        assert finding.kind == "unclear-word" and "whichever you mean" in finding.says, said
 
 
 def test_the_notebook_prints_the_words():
