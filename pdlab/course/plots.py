@@ -160,7 +160,8 @@ def finish(fig: Figure) -> Evidence:
                 write(f"{read()} (log scale)".strip())
         for axis in (ax.xaxis, ax.yaxis):
             _part_thousands(axis)
-    fig.draw_without_rendering()  # positions are known only after a layout
+    fig.get_layout_engine().execute(fig)  # positions are known only after a layout
+    fig.set_layout_engine("none")  # and it holds: to lay out and draw again takes longer than all the rest
     for ax in fig.axes:
         _spread(getattr(ax, "pdlab_labels", []))
     return shown

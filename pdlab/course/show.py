@@ -51,10 +51,11 @@ def show(fig: Figure | Any, *, alt: str) -> None:
 def svg_bytes(fig: Figure) -> bytes:
     """The figure as SVG without date, random ids, or digits that differ between processors."""
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "pdlab", "svg.fonttype": "path"}):
-        fig.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, facecolor=plots.CARD)
+        FigureCanvasSVG(fig).print_svg(buffer, metadata={"Date": None, "Creator": None})  # savefig would draw twice
     return _steady(buffer.getvalue()).encode()
 
 
