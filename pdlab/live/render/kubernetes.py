@@ -23,6 +23,7 @@ import yaml
 
 from pdlab.errors import BadInput
 from pdlab.live import env
+from pdlab.live.render import kubernetes_script as script
 from pdlab.live.render import local, paper, shell
 from pdlab.measure import traces
 from pdlab.measure.plan import Plan
@@ -65,164 +66,6 @@ RDMA = """\
 #        [{name: UCX_TLS, value: 'rc,cuda_copy,cuda_ipc'}]  without tcp in it a missing fabric fails, and is not slow
 # Where the operator gives pods a second network, their template's metadata needs its annotation, too:
 #   annotations: {k8s.v1.cni.cncf.io/networks: NAME}
-"""
-RUN = """\
-kubectl=(kubectl)
-if [[ -n ${NAMESPACE:-} ]]; then # else that of kubectl's own context
-  kubectl+=(--namespace "$NAMESPACE")
-fi
-known() { # end here unless the nodes are as many as the plan has, and named as nodes are
-  if ((${#nodes[@]} != %(nodes)d)) || ! [[ ${nodes[*]} =~ ^[a-z0-9.\\ -]+$ ]]; then
-    echo "nodes: ${nodes[*]}; expected %(nodes)d, as kubectl get nodes writes them (NODES)" >&2
-    exit 1
-  fi
-}
-read -ra nodes <<<"${NODES:-}"
-[[ -z ${NODES:-} ]] || known
-here=$(dirname "$0")
-out=${OUT:-$here/results}
-mkdir -p "$out/logs" "$out/applied"
-out=$(cd "$out" && pwd)
-cd "$here"
-
-apply() { # FILE OPTION...: the nodes' names put in; what was applied is kept beside the records
-  local words=(-e "") number
-  for number in "${!nodes[@]}"; do
-    words+=(-e "s/^\\( *- \\)%(placed)s$number\\$/\\1${nodes[number]}/")
-  done
-  sed "${words[@]}" "$1" >"$out/applied/$1"
-  "${kubectl[@]}" apply "${@:2}" --filename "$out/applied/$1"
-}
-
-keep() { # each pod's log, node and description, beside the records
-  local pod at
-  "${kubectl[@]}" get pods --selector %(ours)s --output wide >>"$out/logs/nodes.txt" 2>&1 || true
-  for pod in $("${kubectl[@]}" get pods --selector %(ours)s --output name); do
-    at=$out/logs/${pod#pod/}
-    "${kubectl[@]}" describe "$pod" >"$at.txt" 2>&1 || true
-    "${kubectl[@]}" logs "$pod" --all-containers --prefix >"$at.log" 2>&1 || true
-    "${kubectl[@]}" logs "$pod" --all-containers --prefix --previous >"$at.before.log" 2>/dev/null || rm -f "$at.before.log"
-  done
-}
-
-leave() { # however this ends: first the logs, then the GPUs
-  local status=$?
-  trap - EXIT
-  keep || true
-  "${kubectl[@]}" delete --ignore-not-found --wait=false %(all)s || true
-  "${kubectl[@]}" delete --ignore-not-found --filename 1-network.yaml || true
-  if ((status)); then
-    echo "Logs: $out/logs.  What was recorded stays in the claim %(results)s; run.sh goes on with it." >&2
-  fi
-  exit "$status"
-}
-trap leave EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-failed() { # POD WHY: its last words, before anything is deleted; then end here
-  echo "$1: $2" >&2
-  "${kubectl[@]}" describe pod "$1" | tail -n 25 >&2 || true
-  "${kubectl[@]}" logs "$1" --all-containers --tail=60 --previous >&2 2>/dev/null || true
-  "${kubectl[@]}" logs "$1" --all-containers --tail=60 >&2 || true
-  exit 1
-}
-
-sound() { # end here where one of our pods has crashed, or cannot start
-  local pods pod restarts reasons word
-  pods=$("${kubectl[@]}" get pods --selector %(ours)s --output 'jsonpath=%(states)s') || return 0
-  while IFS='|' read -r pod restarts reasons; do
-    for word in $restarts; do
-      [[ $word == 0 ]] || failed "$pod" "has crashed and was started again"
-    done
-    for word in $reasons; do
-      case $word in
-        ContainerCreating | PodInitializing | ErrImagePull) ;;
-        *) failed "$pod" "$word" ;;
-      esac
-    done
-  done <<<"$pods"
-}
-
-late() { # WHAT MINUTES: tell what is known, then end here
-  echo "$1: not done after $2 minutes" >&2
-  "${kubectl[@]}" get pods --output wide >&2 || true
-  "${kubectl[@]}" get events --sort-by=.lastTimestamp | tail -n 20 >&2 || true
-  exit 1
-}
-
-up() { # CONDITION MINUTES WHAT...: wait until it holds of these
-  local condition=$1 limit=$2
-  shift 2
-  SECONDS=0
-  until "${kubectl[@]}" wait --for="condition=$condition" --timeout=10s "$@" >/dev/null 2>&1; do
-    sound
-    ((SECONDS < 60 * limit)) || late "$*" "$limit"
-    sleep "${PAUSE:-5}"
-  done
-}
-
-finished() { # JOB MINUTES: wait for it, and watch the servers meanwhile
-  SECONDS=0
-  while ((SECONDS < 60 * $2)); do
-    case $("${kubectl[@]}" get "job/$1" --output "jsonpath={.status.succeeded}/{.status.failed}") in
-      1/*)
-        "${kubectl[@]}" logs "job/$1" --all-containers
-        return
-        ;;
-      /[1-9]*)
-        "${kubectl[@]}" logs "job/$1" --all-containers >&2 || true
-        echo "$1 has failed; its last words stand above" >&2
-        exit 1
-        ;;
-    esac
-    sound
-    sleep "${PAUSE:-10}"
-  done
-  late "$1" "$2"
-}
-
-over() { # FILE...: these are done with; their logs are kept
-  local file words=()
-  for file in "$@"; do
-    words+=(--filename "$file")
-  done
-  keep
-  "${kubectl[@]}" delete --ignore-not-found --wait "${words[@]}"
-}
-
-claim() { # NAME FILE: made where it is not there yet
-  "${kubectl[@]}" get persistentvolumeclaim "$1" >/dev/null 2>&1 || "${kubectl[@]}" create --filename "$2"
-}
-
-# What an earlier run may have left, if it was killed.
-"${kubectl[@]}" delete --ignore-not-found --wait %(all)s
-claim %(results)s 0-results.yaml
-apply 1-plan.yaml%(apart)s
-apply 1-network.yaml || echo "No network policy: whoever reaches a pod's address reaches the server in it." >&2
-"""
-PLACE = """\
-
-# The nodes: those of NODES, else where as many GPUs are free as the plan takes of one.
-if ((${#nodes[@]} == 0)); then
-  apply 1-place.yaml
-  while ((${#nodes[@]} < %(nodes)d)); do
-    up Ready %(up)d pod --selector job=pdlab-place
-    sleep "${PAUSE:-5}"
-    read -ra nodes <<<"$("${kubectl[@]}" get pods --selector job=pdlab-place --output 'jsonpath={.items[*].spec.nodeName}')"
-  done
-  over 1-place.yaml
-fi
-known
-echo "Nodes: ${nodes[*]}"
-"""
-TOKEN = """\
-"${kubectl[@]}" get secret hf-token >/dev/null 2>&1 ||
-  echo "No secret hf-token to be seen in this namespace: a gated model cannot be fetched (1-model.yaml has the command)." >&2
-"""
-NO_REGISTRY = """\
-echo "The course's image, %s, names no registry: the nodes must have it already (--image names yours)." >&2
 """
 
 
@@ -267,56 +110,41 @@ def files(asked: paper.Asked) -> dict[str, str]:
     parts["1-plan.yaml"] = [_plan(sent)]
     parts["1-network.yaml"] = [_network()]
     parts["1-place.yaml"] = [_place(plan, store)]
-    script = ""
+    body = ""
     if store.hub:
         parts["0-models.yaml"] = [_claim(MODELS, "ReadWriteMany" if plan.nodes > 1 else "ReadWriteOnce", _gib(asked))]
-        claims = f"{TOKEN}claim {MODELS} 0-models.yaml\n"
+        claims = f"{script.TOKEN}claim {MODELS} 0-models.yaml\n"
     else:
         claims = f'"${{kubectl[@]}}" get persistentvolumeclaim {MODELS} >/dev/null\n'
     if paper.link_first(asked) and (check := paper.preflight(plan, words[2], naming)):
         parts["1-link.yaml"] = _link(check, image)
-        script += _step("1-link.yaml", "pdlab-link-peer", LINK_MINUTES)
+        body += script.step("1-link.yaml", "pdlab-link-peer", LINK_MINUTES)
     parts["1-model.yaml"] = [_model(model.path, plan, store)]
-    script += _step("1-model.yaml", "pdlab-model", FETCH_MINUTES)
+    body += script.step("1-model.yaml", "pdlab-model", FETCH_MINUTES)
     for number, sheet in enumerate(sheets, 2):
         servers, runs = f"{number}-{sheet.label}.yaml", f"{number}-runs.yaml"
         parts[servers] = [part for server in sheet.servers for part in _server(server, store)]
         parts[runs] = [_runs(sheet, folder, image, sent)]
         names = " ".join(f"deployment/{_name(server.name)}" for server in sheet.servers)
-        script += f"apply {servers}\nup Available {UP_MINUTES} {names}\n"
-        script += f"apply {runs}\nfinished {_name(sheet.label)} {paper.minutes(plan, 1, asked.tune)}\n"
-        script += f"over {runs} {servers}\n"
+        body += f"apply {servers}\nup Available {UP_MINUTES} {names}\n"
+        body += f"apply {runs}\nfinished {_name(sheet.label)} {paper.minutes(plan, 1, asked.tune)}\n"
+        body += f"over {runs} {servers}\n"
     last = len(sheets) + 2
     parts[records := f"{last}-records.yaml"] = [_job("pdlab-records", _course(("sleep", "3600"), image), plan=False)]
-    after = TUNED if asked.tune else OPEN if len(designs) > 1 else ""
-    script += COPY % {"folder": shell.word(folder), "file": records} + after
+    after = script.TUNED if asked.tune else script.OPEN if len(designs) > 1 else ""
+    body += script.COPY % {"folder": shell.word(folder), "file": records} + after
     if len(designs) > 1:
         parts[judge := f"{last + 1}-analyze.yaml"] = [_job("pdlab-analyze", _course(paper.analyze(where, folder, words[2]), image))]
-        script += _step(judge, "pdlab-analyze", LINK_MINUTES)
+        body += script.step(judge, "pdlab-analyze", LINK_MINUTES)
     note = f"# Rendered from {local.plain(local.shown(path))}: validated, not run.  run.sh applies it and says why each flag is there.\n"
     texts = {name: note + _notes(name, store) + yaml.dump_all(part, Dumper=_Plain, sort_keys=False, width=10_000)
              for name, part in parts.items()}  # fmt: skip
     head = local.head(asked, _how(image, store, sent), [text for name, text in texts.items() if name != "1-plan.yaml"])
     passing = " ".join(f"--filename {name}" for name in parts if not name.startswith("0-") and name != "1-network.yaml")
-    run = RUN % {"all": passing, "ours": _OURS, "results": RESULTS, "states": STATES, "placed": PLACED, "nodes": plan.nodes,
+    run = script.RUN % {"all": passing, "ours": _OURS, "results": RESULTS, "states": script.STATES, "placed": PLACED, "nodes": plan.nodes,
                  "up": UP_MINUTES, "apart": " --server-side" if _size(sent) > MOST_NOTED_BYTES else ""}  # fmt: skip
-    run += ("" if "/" in image else NO_REGISTRY % image) + claims + PLACE % {"nodes": plan.nodes, "up": UP_MINUTES} + "\n"
-    return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + run + script, **texts}
-
-
-STATES = (  # name|restarts of each container|why each waits
-    "{range .items[*]}{.metadata.name}|{.status.containerStatuses[*].restartCount} {.status.initContainerStatuses[*].restartCount}|"
-    '{.status.containerStatuses[*].state.waiting.reason} {.status.initContainerStatuses[*].state.waiting.reason}{"\\n"}{end}'
-)
-COPY = """\
-apply %(file)s
-up Ready 30 pod --selector job=pdlab-records
-"${kubectl[@]}" exec job/pdlab-records -- tar --create --directory=%(folder)s . | tar --extract --directory="$out"
-"${kubectl[@]}" delete --wait=false --filename %(file)s
-echo "Records and logs: $out.  They stay in the claim as well."
-"""
-OPEN = 'echo "Lab L2 opens them: PDLAB_RUN_L2=$out make lab"\n'
-TUNED = 'echo "The size for --chunk is in the last words of the last job, above."\n'
+    run += ("" if "/" in image else script.NO_REGISTRY % image) + claims + script.PLACE % {"nodes": plan.nodes, "up": UP_MINUTES} + "\n"
+    return {"run.sh": "#!/usr/bin/env bash\n" + head + shell.STRICT + "\n" + run + body, **texts}
 
 
 def _how(image: str, store: Store, sent: Sequence[Sent]) -> str:
@@ -403,10 +231,6 @@ class _Plain(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
 
 
 _Plain.add_representer(str, _Plain.text)
-
-
-def _step(name: str, job: str, minutes: int) -> str:
-    return f"apply {name}\nfinished {job} {minutes}\nover {name}\n"
 
 
 def _model(path: str, plan: Plan, store: Store) -> dict[str, Any]:
