@@ -446,6 +446,35 @@ def test_steps_that_do_not_end_are_said() -> None:
         assert done.stdout == "on\n" and ("still there" in done.stderr and "7.3" in done.stderr) == bool(left)
 
 
+SRUN = """\
+#!/usr/bin/env bash
+# As srun does it: what is told to end has its step killed, and the step reads what srun reads.
+while [[ $1 == --* ]]; do shift; done
+"$@" <&0 &
+trap 'kill -KILL "$!"; exit 143' TERM
+wait "$!"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
+def test_a_step_ends_by_the_keeper_on_its_node(tmp_path: Path) -> None:
+    """Slurm: a server in a step is told to end and has time for it, and its node's temporary folder is empty afterwards."""
+    script = once("node-2gpu", "slurm")["job.sbatch"]
+    functions = script[script.index("\n# Everything hangs") : script.index(shell.CURL)]
+    (step,) = {found.replace("\n", " ").replace("\\", "") for found in re.findall(r"start \w+-\d \"\" \\\n +(srun .*?) env ", script, re.DOTALL)}
+    bin, scratch = tmp_path / "bin", tmp_path / "scratch"
+    bin.mkdir()
+    scratch.mkdir()
+    (bin / "srun").write_text(SRUN)
+    (bin / "srun").chmod(0o755)
+    settings = f"out={shlex.quote(str(tmp_path))}\npython={shlex.quote(sys.executable)}\nmkdir $out/logs\nnodes=(n1)\nsqueue() {{ :; }}\n"
+    server = "trap 'sleep 0.2; echo ended >$0/ended; exit' TERM; touch $VLLM_RPC_BASE_PATH/socket $0/up; while :; do sleep 0.05; done"
+    body = f'start x "" {step} env bash -c {shlex.quote(server)} "$out"\nuntil [[ -e $out/up ]]; do sleep 0.05; done\nls "$TMPDIR"/*\nstop\n'
+    done = bash(settings + slurm.STEPS_END + functions + body, SLURM_JOB_ID="7", PATH=f"{bin}:{os.environ['PATH']}", TMPDIR=str(scratch))
+    assert (done.returncode, done.stdout) == (0, "socket\n"), done.stderr + (tmp_path / "logs/x.log").read_text()
+    assert (tmp_path / "ended").read_text() == "ended\n" and not list(scratch.iterdir())
+
+
 def test_the_hand_started_end_of_ray_is_in_the_head() -> None:
     """On two nodes the head of run.sh names LINK_PEER and the listener's command; on one node, or without a link, neither."""
     def head(name: str, tune: bool) -> str:

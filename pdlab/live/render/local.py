@@ -134,16 +134,16 @@ def made(asked: paper.Asked) -> str:
     return f'models=${{PDLAB_CACHE:-$HOME/.cache/pdlab}}/models\n"$pdlab" model get {name}\n'
 
 
-def function(sheet: paper.Sheet, launch: Callable[[int], list[str]] = lambda node: [], env: Sequence[str] = ()) -> str:
+def function(sheet: paper.Sheet, launch: Callable[[int], list[str]] = lambda node: []) -> str:
     """One design: its servers, its router, its runs, the end.
 
-    ``launch`` gives the lines that reach a node, ``env`` what ``env`` is told there besides the settings.
+    ``launch`` gives the lines that reach a node.
     """
     urls = " ".join(shell.word(server.url) for server in sheet.servers)
     parts = [f"  unused {paper.ROUTER_URL} {urls}"]
     for server in sheet.servers:
         on_gpus = "CUDA_VISIBLE_DEVICES" in server.settings
-        rows = [*launch(server.node), "env", *env, *shell.settings(server.settings)]
+        rows = [*launch(server.node), "env", *shell.settings(server.settings)]
         cores = '""' if on_gpus else ",".join(map(str, server.units))
         log = server.name if sheet.label == sheet.design else f"{sheet.label}-{server.name}"
         parts.append(shell.command(server.command, f"start {log} {cores}", rows=rows))

@@ -47,6 +47,11 @@ def settings(values: Mapping[str, str]) -> list[str]:
 STRICT = "set -euo pipefail\n"
 
 ROUTER_PORT, FIRST_PORT = 8000, 8100
+KEPT = """\
+kept() { # CORES COMMAND...: in place of the shell that it runs in, so only in the background
+  exec "$python" -I -S pdlab/live/keeper.py "$1" -- "${@:2}"
+}
+"""
 HOLDING = """\
 # Everything hangs on a keeper (pdlab/live/keeper.py) that ends it as soon as this script's end of
 # the pipe is closed, however the script ends.
@@ -64,15 +69,16 @@ hold() { # the pipe: kept open here as 9, read by what is started as 8, and soon
 }
 hold
 
+""" + KEPT + """
 start() { # NAME CORES COMMAND...
   local name=$1 cores=$2
   shift 2
-  "$python" -I -S pdlab/live/keeper.py "$cores" -- "$@" <&8 8<&- 9>&- >"$out/logs/$name.log" 2>&1 &
+  kept "$cores" "$@" <&8 8<&- 9>&- >"$out/logs/$name.log" 2>&1 &
   pids+=("$!")
 }
 
 run() { # COMMAND...: to its end; a signal ends this script at once, and the command with it
-  "$python" -I -S pdlab/live/keeper.py "" -- "$@" <&8 8<&- 9>&- >/dev/null &
+  kept "" "$@" <&8 8<&- 9>&- >/dev/null &
   wait "$!"
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pdlab.live import keeper
 from pdlab.live.render import local, paper, shell
 
 HOW = ("Submit it with `sbatch` and your site's --partition and --account, in the course's folder on a file system "
@@ -60,7 +59,14 @@ steps_end() { # srun may be gone before its step is, and the next servers need t
 }
 
 """
-HERE_ONLY = [f"--unset={keeper.SOCKETS}"]  # a folder of the first node, where the keepers are
+KEPT = """\
+kept() { # CORES COMMAND...: in place of the shell that it runs in, so only in the background
+  # A step has its keeper on its own node; srun hands it what comes out of the pipe, and so the pipe's end.  A keeper
+  # before srun could only have the step killed, and what a killed server leaves in /tmp and /dev/shm lies on its node.
+  if [[ $2 == srun ]]; then exec "${@:2}"; fi
+  exec "$python" -I -S pdlab/live/keeper.py "$1" -- "${@:2}"
+}
+"""
 
 
 def files(asked: paper.Asked) -> dict[str, str]:
@@ -70,9 +76,9 @@ def files(asked: paper.Asked) -> dict[str, str]:
     words = (local.PLAN, local.OUT, local.PDLAB)
     sheets = paper.sheets(asked, *words, naming)
     check = paper.preflight(plan, local.PDLAB, naming) if paper.link_first(asked) else None
-    keeping = shell.KEEPING.replace("  pids=()\n  hold\n", "  pids=()\n  steps_end\n  hold\n")
+    keeping = shell.KEEPING.replace(shell.KEPT, KEPT).replace("  pids=()\n  hold\n", "  pids=()\n  steps_end\n  hold\n")
     body = local.variables(path, "slurm") + local.made(asked) + "\n" + NODES + (ADDRESSES if plan.nodes > 1 else "\n") + STEPS_END + keeping + "\n"
-    body += "".join(local.function(sheet, _step, HERE_ONLY) + "\n" for sheet in sheets) + local.preflight(check, _step)
+    body += "".join(local.function(sheet, _step) + "\n" for sheet in sheets) + local.preflight(check, _step)
     body += local.called(sheets) + local.judged(designs)
     options = _options(asked, len(sheets))
     head = local.head(asked, HOW + local.hub(asked), [options + body])
@@ -94,4 +100,5 @@ def _options(asked: paper.Asked, sheets: int) -> str:
 
 
 def _step(node: int) -> list[str]:
-    return [f'srun --overlap --nodes=1 --ntasks=1 --nodelist="${{nodes[{node}]}}" --cpu-bind=none']
+    step = f'srun --overlap --nodes=1 --ntasks=1 --nodelist="${{nodes[{node}]}}" --cpu-bind=none'
+    return [step, '"$python" -I -S pdlab/live/keeper.py "" --']

@@ -86,7 +86,6 @@ def _in_shell(file: str, text: str) -> Iterator[Command]:
             continue
         words = shlex.split(line)
         behind = words[words.index("env") + 1 :] if "env" in words else []
-        behind = list(itertools.dropwhile(lambda word: word.startswith("--unset="), behind))
         program = list(itertools.dropwhile(lambda word: "=" in word, behind))
         settings = dict(word.split("=", 1) for word in behind[: len(behind) - len(program)])
         if MODULE in program[:3]:
