@@ -438,12 +438,19 @@ def test_several_nodes_never_get_a_loopback_address(named: str, asked: str, over
     assert f"ip: {ends}" in done.stdout if ends else "NODE_ADDRESSES='10.0.0.1 10.0.0.2'" in done.stderr
 
 
-def test_steps_that_do_not_end_are_said() -> None:
-    """Slurm: after two minutes the steps that are left are listed, and why they matter; with none left nothing is said."""
-    stubs = 'sleep() { :; }\nsqueue() { echo "7.batch"; [[ -z ${LEFT:-} ]] || echo "7.3"; }\n'
-    for left in ("", "yes"):
-        done = bash(stubs + slurm.STEPS_END + "steps_end\necho on\n", SLURM_JOB_ID="7", LEFT=left)
-        assert done.stdout == "on\n" and ("still there" in done.stderr and "7.3" in done.stderr) == bool(left)
+@pytest.mark.parametrize(("squeue", "said"), [
+    ("echo 7.batch", None),
+    (":", None),
+    ("echo 7.batch; echo 7.3", "7.3"),
+    ("false", "squeue gives no answer"),
+    ("((turn > 2)) && echo 7.batch", None),  # no answer at first
+])  # fmt: skip
+def test_steps_that_do_not_end_are_said(squeue: str, said: str | None) -> None:
+    """Slurm: after two minutes the steps that are left are listed, and why they matter; a squeue that fails is not taken for no steps."""
+    stubs = f"sleep() {{ :; }}\nsqueue() {{ {squeue}; }}\n"
+    done = bash(stubs + slurm.STEPS_END + "steps_end\necho on\n", SLURM_JOB_ID="7")
+    assert done.stdout == "on\n" and done.returncode == 0
+    assert "still there" in done.stderr and said in done.stderr if said else not done.stderr
 
 
 SRUN = """\

@@ -47,15 +47,15 @@ fi
 """
 STEPS_END = """\
 steps_end() { # srun may be gone before its step is, and the next servers need the GPUs
-  local turn
-  for ((turn = 0; turn < 60; turn++)); do
-    if ! squeue --steps --noheader --format=%i --jobs="$SLURM_JOB_ID" | grep -qv -e batch -e extern -e interactive; then
+  local turn steps
+  for ((turn = 0; turn < 60; turn++)); do # a squeue that fails has told nothing
+    if steps=$(squeue --steps --noheader --format=%i --jobs="$SLURM_JOB_ID") && ! grep -qv -e batch -e extern -e interactive -e '^$' <<<"$steps"; then
       return
     fi
     sleep 2
   done
   echo "Steps of this job are still there after two minutes; servers among them hold GPU memory that the next ones need:" >&2
-  squeue --steps --jobs="$SLURM_JOB_ID" >&2
+  squeue --steps --jobs="$SLURM_JOB_ID" >&2 || echo "(squeue gives no answer)" >&2
 }
 
 """
