@@ -397,6 +397,15 @@ def test_a_script_without_curl_says_so_at_once(target: str) -> None:
     assert done.returncode == 1 and "There is no curl here" in done.stderr and not done.stdout
 
 
+@pytest.mark.parametrize("target", ["local", "slurm", "ray"])
+def test_a_script_in_another_folder_says_so(target: str, tmp_path: Path) -> None:
+    """Where there is no course the script names the folder and what to do, and makes nothing there."""
+    (script,) = [text for text in once("node-2gpu", target).values() if text.startswith("#!")]
+    done = bash(f"cd {shlex.quote(str(tmp_path))}\n" + script)
+    assert done.returncode == 1 and f"and {tmp_path} is none" in done.stderr and not list(tmp_path.iterdir())
+    assert ("sbatch --chdir=FOLDER" in done.stderr) == (target == "slurm")
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
 @pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
 def test_a_start_has_an_end_and_no_proxy_answers(tmp_path: Path) -> None:

@@ -115,9 +115,18 @@ SERVERS = (  # where the script starts servers itself
 )
 
 
+IN_FOLDER = """\
+[[ -e pdlab/live/keeper.py ]] || {
+  echo "This runs in the course's folder, and $PWD is none: %s" >&2
+  exit 1
+}
+"""
+
+
 def variables(path: Path, target: str, more: str = SERVERS) -> str:
-    """What the caller may set, and the plan as it was rendered."""
-    return (
+    """Whether this is the course's folder, what the caller may set, and the plan as it was rendered."""
+    do = "submit it there, or with sbatch --chdir=FOLDER" if target == "slurm" else "start it there"
+    return IN_FOLDER % do + (
         f"plan={shlex.quote(shown(path))}\n"
         f"out=${{OUT:-runs/{plain(path.stem)}-{target}}}\n"
         f"pdlab=${{PDLAB:-.venv/bin/pdlab}}\n{more}\n"
