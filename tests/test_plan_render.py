@@ -473,8 +473,9 @@ wait "$!"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
-def test_a_step_ends_by_the_keeper_on_its_node(tmp_path: Path) -> None:
-    """Slurm: a server in a step is told to end and has time for it, and its node's temporary folder is empty afterwards."""
+@pytest.mark.parametrize(("end", "status"), [("stop", 0), ("exit 3", 3)])
+def test_a_step_ends_by_the_keeper_on_its_node(end: str, status: int, tmp_path: Path) -> None:
+    """Slurm: a server in a step is told to end and has time for it, and its node's temporary folder is empty before the script is over."""
     script = once("node-2gpu", "slurm")["job.sbatch"]
     functions = script[script.index("\n# Everything hangs") : script.index(shell.CURL)]
     (step,) = {found.replace("\n", " ").replace("\\", "") for found in re.findall(r"start \w+-\d \"\" \\\n +(srun .*?) env ", script, re.DOTALL)}
@@ -485,9 +486,9 @@ def test_a_step_ends_by_the_keeper_on_its_node(tmp_path: Path) -> None:
     (bin / "srun").chmod(0o755)
     settings = f"out={shlex.quote(str(tmp_path))}\npython={shlex.quote(sys.executable)}\nmkdir $out/logs\nnodes=(n1)\nsqueue() {{ :; }}\n"
     server = "trap 'sleep 0.2; echo ended >$0/ended; exit' TERM; touch $VLLM_RPC_BASE_PATH/socket $0/up; while :; do sleep 0.05; done"
-    body = f'start x "" {step} env bash -c {shlex.quote(server)} "$out"\nuntil [[ -e $out/up ]]; do sleep 0.05; done\nls "$TMPDIR"/*\nstop\n'
+    body = f'start x "" {step} env bash -c {shlex.quote(server)} "$out"\nuntil [[ -e $out/up ]]; do sleep 0.05; done\nls "$TMPDIR"/*\n{end}\n'
     done = bash(settings + slurm.STEPS_END + functions + body, SLURM_JOB_ID="7", PATH=f"{bin}:{os.environ['PATH']}", TMPDIR=str(scratch))
-    assert (done.returncode, done.stdout) == (0, "socket\n"), done.stderr + (tmp_path / "logs/x.log").read_text()
+    assert (done.returncode, done.stdout) == (status, "socket\n"), done.stderr + (tmp_path / "logs/x.log").read_text()
     assert (tmp_path / "ended").read_text() == "ended\n" and not list(scratch.iterdir())
 
 

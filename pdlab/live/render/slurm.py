@@ -66,6 +66,7 @@ kept() { # CORES COMMAND...: in place of the shell that it runs in, so only in t
   if [[ $2 == srun ]]; then exec "${@:2}"; fi
   exec "$python" -I -S pdlab/live/keeper.py "$1" -- "${@:2}"
 }
+trap 'exec 9>&-; wait' EXIT # what is still there when this script has ended, Slurm kills, the keepers too
 """
 
 
