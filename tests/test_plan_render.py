@@ -409,7 +409,7 @@ def test_a_script_in_another_folder_says_so(target: str, tmp_path: Path) -> None
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
 @pytest.mark.skipif(sys.platform != "linux", reason="the keeper is for Linux, as the servers are")
 def test_a_start_has_an_end_and_no_proxy_answers(tmp_path: Path) -> None:
-    """A server that never answers ends the script with its reason; a site's proxy counts neither as a server nor as somebody else's."""
+    """A server that never answers, or has ended, ends the script with its reason; a site's proxy counts neither as a server nor as somebody else's."""
     (tmp_path / "logs").mkdir()
     head = f"out={shlex.quote(str(tmp_path))}\npython={shlex.quote(sys.executable)}\nstart_minutes=0\n" + shell.KEEPING
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
@@ -420,6 +420,8 @@ def test_a_start_has_an_end_and_no_proxy_answers(tmp_path: Path) -> None:
         taken = bash(head + f"unused {proxy.url}\n")
         assert taken.returncode == 1 and "The ports are fixed: 8000 for the router, and from 8100 on" in taken.stderr
         assert bash(head + f'start x "" sleep 60\nready {proxy.url}\nstop\n').returncode == 0
+    gone = bash(head.replace("minutes=0", "minutes=1") + f"start x '' sleep 60\nstart y-0 '' bash -c 'echo the reason; exit 3'\nready {url}\n")
+    assert gone.returncode == 1 and re.search(r"^y-0 has ended before .*/logs/y-0.log:\n.*the reason\n", gone.stderr, re.DOTALL), gone.stderr
     limits = {text.count("start_minutes=${START_MINUTES:-15}") for name in ("local", "slurm") for text in once("node-2gpu", name).values()}
     assert limits == {1}
 

@@ -57,7 +57,7 @@ HOLDING = """\
 # the pipe is closed, however the script ends.
 trap 'exit 130' INT
 trap 'exit 143' TERM
-pids=()
+declare -A pids=() # by name
 
 hold() { # the pipe: kept open here as 9, read by what is started as 8, and soon without a name
   local pipe
@@ -74,7 +74,7 @@ start() { # NAME CORES COMMAND...
   local name=$1 cores=$2
   shift 2
   kept "$cores" "$@" <&8 8<&- 9>&- >"$out/logs/$name.log" 2>&1 &
-  pids+=("$!")
+  pids[$name]=$!
 }
 
 run() { # COMMAND...: to its end; a signal ends this script at once, and the command with it
@@ -113,12 +113,13 @@ unused() { # URL...: end here where something answers already; it would be measu
 }
 
 ready() { # URL...: wait until each answers; give up as soon as something has ended, or when a start's time is over
-  local url pid limit=$((SECONDS + 60 * start_minutes))
+  local url name limit=$((SECONDS + 60 * start_minutes))
   for url in "$@"; do
     until ask 5 "$url/health" --fail; do
-      for pid in "${pids[@]}"; do
-        if ! kill -0 "$pid" 2>/dev/null; then
-          echo "something has ended before $url was ready; look into $out/logs" >&2
+      for name in "${!pids[@]}"; do
+        if ! kill -0 "${pids[$name]}" 2>/dev/null; then
+          echo "$name has ended before $url was ready. So ends $out/logs/$name.log:" >&2
+          tail --lines=5 "$out/logs/$name.log" >&2
           exit 1
         fi
       done
