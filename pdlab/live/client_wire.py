@@ -153,7 +153,7 @@ def to_row(entry: Entry, offer: dict[str, Any]) -> dict[str, Any]:
     stream = frames.read_stream(body, http_status=http_status or 200, ended=ended)
     ok = stream.status == "ok"
     errors = [] if ok else [stream.error, meta["error"]]
-    doubt_ns = stamp_doubt_ns(stream.frame_ns, [when for when, _ in entry.reads])
+    doubt_ns = stamp_doubt_ns(stream.frame_ns, [when for when, _ in entry.reads], meta["sent_ns"])
     known_prompt = offer["prompt_tokens"] if stream.prompt_tokens is None else stream.prompt_tokens
     return {
         **offer,
@@ -176,12 +176,12 @@ def to_row(entry: Entry, offer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def stamp_doubt_ns(frame_ns: list[int], read_ns: list[int]) -> int:
+def stamp_doubt_ns(frame_ns: list[int], read_ns: list[int], sent_ns: int) -> int:
     """How far the worst-known frame time may be off: 0 where every token frame had its own read.
 
     Frames that came in one read bear that read's time.  All but the last of them may have come at
-    any time since the read before it.
+    any time since the read before it, and in the first read at any time since the request was sent.
     """
-    previous = dict(zip(read_ns[1:], read_ns, strict=False))
+    previous = dict(zip(read_ns, [sent_ns, *read_ns], strict=False))
     shared = {here for here, following in zip(frame_ns, frame_ns[1:], strict=False) if here == following}
-    return max((when - previous.get(when, when) for when in shared), default=0)
+    return max((when - previous[when] for when in shared), default=0)
