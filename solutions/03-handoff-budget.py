@@ -102,7 +102,7 @@ A hand-off waits for two things. First somebody agrees: which request, which blo
 
 In the head: 1 GB over 1 GB/s takes one second, 1,000 ms. 100 MB over 100 GB/s takes 1 ms. If your formula gives 0.001 for the second, you have seconds.
 
-They are called *floors*: no **serial** hand-off takes less, one whose bytes leave when prefill is done, all over this one link. (Other ways are the second half of this notebook.) A floor needs a rate that nothing on this path exceeds: divide by a mean, and some transfers beat your "floor". Many are slower: a queue in front of the link, a decode worker that has no free blocks yet, a process that wakes up late.
+They are called *floors*, since no **serial** hand-off takes less. Serial means that the bytes leave when prefill is done, all of them over this one link. The second half of this notebook has other ways. A floor needs a rate that nothing on this path exceeds: divide by a mean, and some transfers beat your "floor". Many are slower: a queue in front of the link, a decode worker that has no free blocks yet, a process that wakes up late.
 
 ### Worked example
 
@@ -333,11 +333,11 @@ If that were all, everyone would do it always. But each layer's transfer has to 
     exposed, serial     = setup + T
     exposed, layer-wise = setup + layers × s + T / layers
 
-The second line holds while prefill is slower than the link. The setup (grey) stands in both: part of it could be done early, but telling decode that everything is there cannot. For a long prompt T is large and the first line loses. For a short one T is small, and layers × s is what it always was.
+The second line holds while prefill is slower than the link. The setup (grey) stands in both: part of it could be done early, but telling decode that everything is there cannot. For a long prompt T is large and the first line loses. So where a connector sends layer by layer, a link that 3.3 ruled out can come back on the list. For a short prompt T is small, and layers × s is what it always was.
 
 Splitwise does as this predicts. **Published:** on H100 machines with 400 Gbit/s it sends layer by layer, and prompts **below 512 tokens serially**. The part that was not hidden stayed at about 5 ms (8 ms on A100 with 200 Gbit/s), whatever the prompt's length. On their coding trace a serial hand-off added 64 % to the latency of the second token; theirs added 16.5 %.
 
-Who does it today? vLLM calls its connector after each layer. NIXL's and Mooncake's do nothing there (version 0.32), so their hand-off is serial, as in our floor; MoRIIO's, for AMD's GPUs, sends in its write mode. So a link that 3.3 ruled out can come back on the list.
+Who does it today? vLLM calls its connector after each layer. NIXL's and Mooncake's do nothing there (version 0.32), so their hand-off is serial, as in our floor; MoRIIO's, for AMD's GPUs, sends in its write mode.
 
 Write the rule: the exposed time of the *better* of the two methods.
 """
@@ -454,7 +454,7 @@ check("3.8", sharded_floor_ms)
 
 There is another way to hand over: nobody sends anything to anybody. Prefill *publishes* its blocks in a shared store of memory and disks, decode *fetches* them, and so may the next request with the same prefix. Mooncake is built around such a store.
 
-The bytes now move twice, and each leg has a floor of its own. But a decode worker need not be chosen before prefill ends, and a prefix that is already published need not be computed at all. What operators watch changes with it: hit rates of each tier, placement, the store's total read and write bandwidth, eviction, and whether the metadata still tells the truth, rather than one hand-off.
+The bytes now move twice, and each leg has a floor of its own. But nobody has to stand ready for them when prefill ends, and a prefix that is already published need not be computed at all. What operators watch changes with it: hit rates of each tier, placement, the store's total read and write bandwidth, eviction, and whether the metadata still tells the truth, rather than one hand-off.
 
 Which way does each statement describe: `"direct"` transfer, the `"store"`, or `"both"`?
 
