@@ -354,7 +354,9 @@ print(f"so {1 / seconds_a_request:.2f} requests/s   [hypothetical]")
 
 # %% [markdown]
 """
-3.59. The best split of eight GPUs reaches 3.5 per GPU, and no split of any number gets past 3.59. **In this sum separating the phases creates no throughput:** same GPUs, same parallelism, so a request is the same work wherever it is done, and now there is a transfer besides. (Give each phase a parallelism, a batch or a GPU of its own, and the work does change, for better or worse. Measure that, too.)
+3.59. The best split of eight GPUs reaches 3.5 per GPU, and no split of any number gets past 3.59. **In this sum separating the phases creates no throughput:** same GPUs, same parallelism, so a request is the same work wherever it is done, and now there is a transfer besides.
+
+Give each phase a parallelism, a batch or a GPU of its own, and the work does change, for better or worse. Measure that, too.
 
 Then where does 3.5 against 1.6 come from? From the 1.6. A GPU that does both phases cannot take the load it has the muscle for: a prefill arrives, all decodes wait, and TPOT targets break. To keep 90 % of requests inside, it must stop at 1.6. Disaggregation removes the interference, so the same muscle can be used *within the targets*.
 
@@ -416,7 +418,7 @@ show_table(
 - **Units pool.** Twenty-one GPUs behind one queue ride out a burst that eight could not, disaggregated or not.
 - **The opponent was tuned.** The paper searches vLLM's parallelism too, and finds its default best for OPT-66B *(in the paper's own simulator)*. The engine with chunked prefill was another one, DeepSpeed-MII. An engine of today does both; so you tune its chunk before you compare, as lab L2 does.
 
-A later study, arXiv 2601.08833, gives both sides the same number of GPUs, as notebook 07 does. It finds that the gain is not guaranteed, and depends on the load and on what carries the KV. NVIDIA's, arXiv 2506.05508, evaluates hundreds of thousands of designs, and finds disaggregation most useful for traffic heavy in prefill and for larger models, if the rates of the pools are kept matched. DeepSeek-V3, a mixture of many small *experts*, was deployed with 32 GPUs in a unit of prefill and 320 in one of decode. *(All published.)* No run of this course is of such a model; nothing here speaks for or against it.
+A later study, arXiv 2601.08833, gives both sides the same number of GPUs, as notebook 07 does. It finds that the gain is not guaranteed, and depends on the load and on what carries the KV. NVIDIA's, arXiv 2506.05508, evaluates hundreds of thousands of designs, and finds disaggregation most useful for traffic heavy in prefill and for larger models, if the rates of the pools are kept matched. DeepSeek-V3, a mixture of many small *experts*, was deployed with 32 GPUs in a unit of prefill and 320 in one of decode. *(All published.)* This course has no run of such a model, and says nothing about it.
 
 A slide says: *"OPT-175B: DistServe 8.4 requests/s, vLLM 1.6 requests/s"*. The rates are made up. The units are those of the table: **21 and 8 GPUs**. What is the ratio of the rates **per GPU**, DistServe over vLLM?
 """
@@ -548,7 +550,7 @@ Neither of them is a measurement. But two that were built apart and agree are wo
 1. Redo the arithmetic with explicit units: "1.13 GB" is 1.125 GiB or 1.208 GB, and "90 Gbps" is 96.64 Gbit/s.
 2. An average rate promises nothing about one request: at 96.6 % busy, the mean wait is 14 sends long.
 3. 7.4 is a maximum, of request rate per GPU, against DeepSpeed-MII, with over 90 % of requests inside TTFT and TPOT.
-4. Separating the phases alone creates no throughput; it makes capacity usable within targets, if the split fits. vLLM and DistServe agree.
+4. With the same GPUs and the same parallelism, separating the phases creates no throughput; it makes capacity usable within targets, if the split fits. vLLM and DistServe agree.
 5. Divide by GPUs, ask whether the opponent was tuned, and use one queue formula before you use a simulator.
 
 Your guesses from the start:
