@@ -173,7 +173,7 @@ check("5.2", missing_check)
 
 # %% [markdown]
 """
-Day A deserves a note. Before two vLLM servers transfer anything over NIXL, they exchange addresses and a hash over a small connection of their own, the *side channel*. In vLLM 0.33 the hash covers versions, model name, dtype, heads, layers, attention backend and cache dtype. It does **not** cover the weights or the revision. Whoever deploys has to pin the revision on both sides; no error will do it for you. Block size and memory layout are compared beside it, since some that differ can be moved; day B would be refused there (source of version 0.32).
+Day A deserves a note. Before two vLLM servers transfer anything over NIXL, they exchange addresses and a hash over a small connection of their own, the *side channel*. In vLLM 0.33 the hash covers versions, model name, dtype, heads, layers, attention backend and cache dtype. It does **not** cover the weights or the revision. Whoever deploys has to pin the revision on both sides; no error will do it for you. Two things that the hash leaves out are compared one by one, since the connector can convert some that differ: block size and memory order. Blocks of decode may be a multiple of prefill's; the other way round is refused (source of version 0.32).
 
 ## Two planes
 
@@ -331,7 +331,7 @@ Eight workers of two GPUs would have room for fewer than fifty prompts in the wh
 
 One more difference does not show in the table. In the split design half of the room lies in the prefill pool, where a prompt's KV stays for a fraction of a second, unless it is kept as a prefix for the next. The KV that lives for seconds has to fit into the decode pool alone.
 
-And both pools have one degree of parallelism here. That is the limit of this course's plans, not the technique's: two degrees are the first reason that vLLM's page gives for the feature. Ranks then no longer face each other one to one; with TP8 in prefill and TP2 in decode, each decode rank reads from four.
+Both pools also have the same degree of parallelism here, TP8. That is a limit of this course's plan files, not of the technique. On vLLM's page two different degrees are the way to tune TTFT apart from ITL. Ranks then no longer face each other one to one; with TP8 in prefill and TP2 in decode, each decode rank reads from four.
 
 ## Idle by design
 
@@ -460,7 +460,7 @@ check("5.8", terms)
 
 # %% [markdown]
 """
-Row B deserves a look back. The floor of notebook 03 for these bytes is 6.6 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than four times that, though its model has no set-up at all. The rest is waiting for decode, which acts only between two of its steps, of about 20 ms: half a step or so until room is reserved, then a whole one, while the bytes travel, until the request is taken in (more in notebook 07). Passing the floor keeps a link on the list, no more.
+Row B deserves a look back. The floor of notebook 03 for these bytes is 6.6 ms: four ranks send in parallel, a quarter each, at 25 GB/s. The simulated hand-off takes more than four times that, though its model has no set-up at all. The rest is waiting. Decode acts only between two steps, and a step takes about 20 ms here. About half a step goes by until room is reserved. Then the bytes travel while the next step runs, and the request is taken in when that one ends. Notebook 07 takes that apart. Passing the floor keeps a link on the list, no more.
 
 ## One yardstick
 

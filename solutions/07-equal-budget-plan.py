@@ -146,7 +146,7 @@ A plan can be sound and still be a poor one. Change F is such a case: at 1 reque
 
 ## The sweep
 
-Now the two sides, run by run. Everything is **simulated**: AISimulate, a simulator from the Dynamo project, predicts the course of every request on 16 H100. The rates above 8 are not the plan's: they were added to it, and we come to why. It knows kernels and schedulers; it knows nothing of your network, your router or your luck. We come to how far it can be trusted.
+Now the two sides, run by run. Everything is **simulated**: AISimulate, a simulator from the Dynamo project, predicts the course of every request on 16 H100. It knows kernels and schedulers; it knows nothing of your network, your router or your luck. How far to trust it is asked further down. The rates above 8 are not the plan's: they were added, for a reason that follows the tables.
 """
 
 
@@ -191,7 +191,7 @@ print(f"rise from the second to the last: {trend.rise:.0f}, chance allows {trend
 """
 The gate asks one thing: does the number of requests in the system *go on* rising, from the second quarter of the arrivals to the last, by more than chance explains? (Two standard deviations of the number of arrivals in that time.) Here a long queue has formed by the second quarter. From then on it grows by less than chance allows, so this run is too short to prove growth. *Steady* does not mean short, and it is no proof of balance. It is attainment that stops this run.
 
-**Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. The two cases in which none can be stated are those of [notebook 06](06-four-metrics.ipynb), under *Fourth metric*. Two words do the work. *Tested*: between 14 and 16 nothing was run, so nothing is known. And *highest* must not jump over a failure: if 8 fails and 12 passes, one of the two was luck, and the table can't say which.
+**Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. None can be stated where a rate passes above one that fails, or where a rate can't be judged and no lower one fails ([notebook 06](06-four-metrics.ipynb), *Fourth metric*). Two words do the work. *Tested*: between 14 and 16 nothing was run, so nothing is known. And *highest* must not jump over a failure: if 8 fails and 12 passes, one of the two was luck, and the table can't say which.
 
 Write it. `points` is a list of `[rate, verdict]` in any order; a verdict is `"pass"`, `"fail"` or `"not_evaluable"`. Return the capacity, or `0` where none can be stated or even the lowest rate fails.
 """
@@ -258,7 +258,7 @@ show_table(
 """
 At 8/s the chunk of 2,048 has a P99 TTFT of 215 ms here and of 196 ms in the first table. It is one design on one trace, and the number of requests differs: 1,000 a run here, 4,800 there, of which these are the first. A P99 of a thousand rests on its ten slowest. So compare rows within a table.
 
-The last line is the default, and its capacity is *refused*: one rate can't be judged, and no lower one fails. Your function returns 0 for such a list. At 12 requests/s the largest gap of the whole run is 257 ms. The simulator reports no gaps by request, so nobody can say how many requests had one above 200 ms. An analyser that guessed here would be making the number up.
+The last line is vLLM's default on an H100, and its capacity is *refused*: one rate can't be judged, and no lower one fails. Your function returns 0 for such a list. At 12 requests/s the largest gap of the whole run is 257 ms. The simulator reports no gaps by request, so nobody can say how many requests had one above 200 ms. An analyser that guessed here would be making the number up.
 
 Choose. `chunk` is the size you run the comparison with: the highest capacity, and of equals the smallest gap. `why_not_4096` and `why_not_8192` are each one of `"lower capacity"`, `"larger gap"`, `"not evaluable"`.
 """
@@ -511,7 +511,7 @@ show_figure(ax, alt=(
 
 # %% [markdown]
 """
-That is Dee's line: 16 against 22, each side at the best layout that was searched. (The TP4 replicas' chunk was swept too. Five other sizes were run at 16 and 18 requests/s, and none passes at either.) It is the strongest case for disaggregation in this notebook. It also says where the gain came from: not from *splitting*, which loses in A, C, D and E, but from sizing the two pools for this mix.
+That is Dee's line: 16 against 22, each side at the best layout that was searched. It is the strongest case for disaggregation in this notebook. It also says where the gain came from: not from *splitting*, which loses in A, C, D and E, but from sizing the two pools for this mix. The TP4 replicas' chunk was swept too, at 16 and 18 requests/s: of five other sizes none passes, and two can't be judged at 16.
 
 All of it rests on *one* draw of arrivals. So here are three more Poisson draws of the same load, each run at the trace's figure and at two rates above it.
 """
@@ -537,7 +537,7 @@ for design, asked, workers in (("1xtp8-to-1xtp8", 12, 1), ("3xtp4-to-1xtp4", 24,
 
 # %% [markdown]
 """
-The order is the same in all four. Two draws repeat every figure. Draw 101 lifts three of them by a step: its gaps came out about 2 % too long, and so 12 and 24 requests a second became a little less than those prefill workers can do. **Read the order, and each figure to the nearest step.** The simulator is deterministic; a load is not.
+The order is the same in all four. Two draws repeat every figure. Draw 101 lifts three of them by a step. Its requests came about 2 % more slowly than asked, so at 12 and 24 a second the prefill workers of the two splits had a hair less to do than they can. That makes a pass possible. For the four TP4 replicas we have not looked for the reason. **Read the order, and each figure to the nearest step.** The simulator is deterministic; a load is not.
 
 ## Cold and warm
 
@@ -618,7 +618,7 @@ for path in ("main/aggregated-cold-8rps", "main/disaggregated-cold-8rps", "main/
 """
 **Saturation.** A server that is never idle serves at one over its service time. At 16 requests/s offered, the single prefill worker is never idle; the last line shows both numbers.
 
-**M/D/1.** One server, Poisson arrivals, equal services: notebook 04 compared that formula with the mean wait, and at 10 requests/s they were 10 % apart. Was the simulator wrong? There is a way to know. Work the same arrivals through by hand: each prompt begins when it has arrived *and* the one before it is done.
+**M/D/1.** One server, Poisson arrivals, equal services: notebook 04 compared that formula with the mean time to the end of prefill, and at 10 requests/s they were 10 % apart. Was the simulator wrong? There is a way to know. Work the same arrivals through by hand: each prompt begins when it has arrived *and* the one before it is done.
 """
 
 # %%
@@ -786,9 +786,11 @@ So now all four engineers have their place:
 | Cho, 24 and 20 | the same with a warm cache |
 | Dee, 16 and 22 | each side at the best layout that was searched |
 
-Four right answers to four questions. Only one of them, Ana's, is not a question anybody should ask. The others differ in what they hold fixed, and a plan exists to say that *before* the run.
+Four right answers to four questions. One of the questions, Ana's, nobody should ask. The others differ in what they hold fixed, and a plan exists to say that *before* the run.
 
-Other things may turn the answer as well: longer answers (decode fills up), another GPU, a TTFT target of 300 ms in place of 2,000. The length of the prompts alone does not turn Ben's (the runs are in the sweep). With 300 tokens both sides pass every tested rate; with 8,192 aggregation stays ahead, 3 or more requests/s against 2. Nor do short prompts leave nothing to isolate: with 300 tokens the P95 gap at 24/s is 32 ms against 12.
+Other things may turn the answer as well: longer answers (decode fills up), another GPU, a TTFT target of 300 ms in place of 2,000.
+
+Other lengths of prompt were run too. With 8,192 tokens Ben's answer stands: aggregation passes 3 requests/s, the highest that was tried, and the split 2. With 300 tokens both sides pass all three rates, so nothing is decided; notebook 09 looks closer. Short prompts disturb decodes as well: at 24/s the P95 gap is 32 ms on the aggregated side, and 12 on the other.
 
 ## Recap
 
