@@ -597,7 +597,7 @@ check("6.11", needed)
 
 Now the number that decides a deployment. The gates are attainment, errors, and no sustained growth of the queue. **Capacity** is the highest *tested* rate that passes every gate, with nothing but passes below it. None can be stated where a rate passes above one that fails, or where a rate can't be judged and no lower one fails: those runs are repeated first. Its full name is SLO-compliant capacity. It is read off a sweep. It is not interpolated, and it is not always there.
 
-*Goodput* is no third word for it, but two. Tools print the good requests a second of *one* run. DistServe, and notebook 05, mean the highest rate at which enough requests are good: capacity, there divided by the GPUs.
+*Goodput* names two things. Tools print the good requests a second of *one* run. DistServe, and notebook 05, mean the highest rate at which enough requests are good: capacity, there divided by the GPUs.
 
 Why the queue? A run of ten minutes may end before the queue has grown long enough to hurt. Attainment is still in order while the server already takes in more than it gets done. In an hour it would not be.
 """
