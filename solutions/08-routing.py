@@ -203,7 +203,7 @@ check("8.4", threshold)
 
 # %% [markdown]
 """
-So with `isl_bounding` it leaves, whatever the thresholds. With the two policies that look at load it stays while prefill is busy, which is another reason than its length. Is Dynamo's rule wrong, then? No. It protects something else: decode servers that never prefill have steady token gaps, whatever arrives. A cached prompt costs them little, so it may stay. A cold one, however short, is work of the kind that decode was freed from. llm-d's rule protects the hand-off budget instead. **Each rule is right about the cost it looks at.** Which cost matters to you is a measurement, not an opinion. Lab L4 takes it.
+So with `isl_bounding` it leaves, whatever the thresholds. With the two policies that look at load it stays while prefill is busy, which is another reason than its length. Is Dynamo's rule wrong, then? No. It protects something else: decode servers that never prefill have no prompt in their steps, whatever arrives. A cached prompt costs them little, so it may stay. A cold one, however short, is work of the kind that decode was freed from. llm-d's rule protects the hand-off budget instead. **Each rule is right about the cost it looks at.** Which cost matters to you is a measurement, not an opinion. Lab L4 takes it.
 
 **Is that really how Dynamo decides?** We asked its own router, version 1.6.1, with simulated engines behind it: 21 prompts around the edges above, under each of four settings of `isl_bounding`, and the requests that filled the cache first. All 140 decisions were those of the rule you wrote (measured; `data/runs/dynamo`, and `make dynamo` asks again). The two policies that look at load were not asked.
 
@@ -351,7 +351,7 @@ check("8.10", saves)
 
 # %% [markdown]
 """
-So the sentence is half right. There is a saving, and it is bytes, not prefill. Whether bytes are what the fleet is short of is lab L1's question. Meanwhile the decode pool fills up unevenly, and *that* is what it is short of. That Dynamo gives overlap no weight there is a default with a reason, and this is the case it has in mind.
+So the sentence is half right. There is a saving, and it is bytes, not prefill. Whether bytes are what the fleet is short of is lab L1's question. Meanwhile the decode pool fills up unevenly, and room is what it is short of. That Dynamo gives overlap no weight there is a default with a reason, and this is the case it has in mind.
 
 ## What would change this answer?
 
