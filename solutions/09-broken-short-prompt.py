@@ -346,7 +346,7 @@ repair.try_out(changes)
 # - **C.** Nobody has measured the tail of the proposal.
 # - **D.** The path gets longer, so the P95 ITL rises by as much.
 # - **E.** The path gets longer, so the target will be missed.
-# - **F.** There is room to spare, so the target will be met.
+# - **F.** Today's fleet has room to spare, so the proposal will meet the target too.
 # - **G.** The hand-off costs more than it saves, so the design is bad.
 
 # %% exercise="9.9"
@@ -430,8 +430,9 @@ print(f"a prompt takes the prefill worker {simcheck.prefill_service_ms(run).mean
 # the TTFT column pays, somebody waits for.
 #
 # And at 48 requests a second look behind the word *pass*. A prompt takes the prefill worker 21.0 ms, and
-# 48 × 0.021 is 1.01: more comes in than gets done. Twelve seconds are too short for that to hurt, and for
-# the gate of a growing queue to see it. One multiplication can.
+# 48 × 0.021 is 1.01: more comes in than gets done. Six hundred requests at 48 a second are over in some
+# twelve seconds: too short for that to hurt, and for the gate of a growing queue to see it. One
+# multiplication can.
 #
 # So is the proposal wrong? It depends on one number, and it isn't in the proposal.
 
@@ -485,9 +486,11 @@ show_table(
 # Read the latencies apart. For the first token readers wait longer under the proposal, at each rate. The
 # usual gap is alike at the two lower rates; at 4 requests a second the proposal's is a third shorter. A
 # request's longest gap is shorter there at each rate, at the highest by far. So the author gets what was
-# promised, in the tail, and pays for it in TTFT. (Neither side meets the plan's targets here: one core needs about 50 ms for a
-# token, and that is the whole TPOT target. So the table shows medians, not attainment. *Not evaluable*:
-# thirty requests are too few to tell a growing queue from luck.)
+# promised, in the tail, and pays for it in TTFT.
+#
+# Neither side meets the plan's targets here: one core needs about 50 ms for a token, and that is the whole
+# TPOT target. So the table shows medians, not attainment. *Not evaluable*: thirty requests are too few to
+# tell a growing queue from luck.
 #
 # Resist the obvious next sentence. The opponent is the proposal's own: aggregation with one chunk size,
 # 2,048 tokens, that nobody tuned. Six whole prompts fit into one such step, and every stream beside them

@@ -174,7 +174,7 @@ REASONS = {
         "The path gets longer, so the target will be missed.", "claims-violation", "nobody measured that; it may be missed or met"
     ),
     "F": Reason(
-        "There is room to spare, so the target will be met.", "claims-no-violation",
+        "Today's fleet has room to spare, so the proposal will meet the target too.", "claims-no-violation",
         "nobody measured that either; the room is the baseline's",
     ),
     "G": Reason(
