@@ -173,7 +173,7 @@ show_table(
 """
 Read the table from the top; a *middle half*, in GB/s, leaves out the lowest and the highest quarter of the fifteen rates. Over shared memory a 4 KiB message takes about as long as one of 16 KiB: at that size nearly all of the time is the start, finding the peer and posting the work, and the bytes ride along. Further down the time grows with the bytes.
 
-At the bottom another effect may show: messages that no longer fit into the processor's caches have to come from memory, and the bandwidth falls again. In the recorded run, over shared memory, a message of 256 KiB gets more than four times the rate of one of 128 MiB. The *peak* of such a curve is a property of the cache. KV caches are large, so for a hand-off begin at the right-hand end.
+At the bottom another effect may show: messages that no longer fit into the processor's caches have to come from memory, and the bandwidth falls again. In the recorded run, over shared memory, a message of 256 KiB gets more than four times the rate of one of 128 MiB. The *peak* of such a curve is a property of the cache. For a hand-off we begin at the right-hand end; *Back into the formula*, below, says why that is only a beginning.
 
 Somewhere on the way up a message gets half of the rate that the largest one gets. That size is the *half-bandwidth point*, and a link is better described by two numbers, the rate of large messages and this point, than by either alone.
 
@@ -204,7 +204,7 @@ What does this run show? For each statement: `"shown"`, `"contradicted"` or `"no
 | A | On this machine, a large message takes longer over TCP than over shared memory. |
 | B | One small message, timed well, tells the bandwidth of the link. |
 | C | Over a 100 Gbit/s network, NIXL would reach what it reaches here over TCP. |
-| D | Of a thousand transfers of 16 MiB, at most ten would take more than twice the median. |
+| D | Of a thousand transfers of 16 MiB over shared memory, at most ten would take more than twice the median. |
 """
 
 # %% exercise="L1.4"
@@ -226,7 +226,7 @@ check("L1.4", statements, expected={
 """
 ## Back into the formula
 
-Notebook 03 had three assumed links. Now there is a measured one. Which point of its curve goes in as `effective_gb_s`? A prompt's KV is no single message: vLLM hands NIXL a block of a layer each, and NIXL joins those that lie side by side. The rate at the largest size, where the start no longer counts, is a fair choice and no more. Further down you see what it is worth.
+Notebook 03 had three assumed links. Now there is a measured one. Which point of its curve goes in as `effective_gb_s`? A prompt's KV is no single message: vLLM hands it to NIXL in pieces, one for each block of each layer, and NIXL joins those that lie side by side. The rate at the largest size, where the start no longer counts, is a fair choice and no more. Further down you see what it is worth.
 
     handoff_floor_ms = setup_ms + KV_bytes / (effective_GB_per_s × 1e9) × 1000
 
@@ -244,7 +244,7 @@ print(f"floor with an assumed 1 ms of setup: {floor:.4f} ms   [hypothetical]")
 
 # %% [markdown]
 """
-Now the course's hypothetical model: **655,360,000 B** for 2,000 tokens, the same measured rate, setup **1 ms**. The floor, in **ms**? Two kinds of evidence meet here, so say what comes out: arithmetic on one measured and two assumed numbers.
+Now the course's hypothetical model: **655,360,000 B** for 2,000 tokens, the same measured rate, setup **1 ms**. The floor, in **ms**? One measured and two assumed numbers go in, so what comes out is *hypothetical*.
 """
 
 # %% exercise="L1.5"
@@ -430,12 +430,11 @@ show_table(
 )
 at_best = lab_sums.by_division(entries, {transport: report.peak_gb_s for transport, report in reports.items()})
 quicker, even_then = (sum(clock < division for clock, division in both) for both in (tried, at_best))
-print(f"within a quarter of the division: {lab_sums.near(tried)} of {len(tried)}")
 print(f"quicker than the division: {quicker}; quicker than a division by the curve's best rate: {even_then}")
 
 # %% [markdown]
 """
-In the recorded run three of eight lie more than a quarter away, on either side, and the farthest takes more than twice as long. So the division tells milliseconds from seconds, and not the time. Four transfers were *quicker*. Then it is no floor either: a floor needs a rate that nothing on the path exceeds, and over TCP one transfer beat even the best rate of the curve. Thirty pieces at once are not one message; whether that is the reason we don't know. And each transfer ran once.
+Go down the last column: 1 is a transfer that took as long as the claim says. The division gives the order of magnitude; whether it gives the time, you judge below. A floor it is not: in the recorded run four transfers were *quicker*. A floor needs a rate that nothing on the path exceeds, and over TCP one transfer beat even the best rate of the curve. Thirty pieces at once are not one message; whether that is the reason we don't know. And each transfer ran once.
 
 ## The verdict
 
