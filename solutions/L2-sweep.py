@@ -150,7 +150,7 @@ print("every offered request has one row and one status")
 """
 ## First, a worthy opponent
 
-vLLM 0.32 has a default chunk size, the tokens of one step with those of running decodes among them: 2,048 on a processor, up to 16,384 on a large GPU (`arg_utils.py`). Nobody chose it for this trace. To compare disaggregation with that would be to beat somebody who has not warmed up. So the sweep began with aggregated serving alone, at the highest rate, once for each chunk size of the plan.
+A chunk size is the budget of one step, running decodes included. vLLM 0.32 has a default for it: 2,048 tokens on a processor, 8,192 on an H100, 16,384 on the largest GPUs (`arg_utils.py`). Nobody chose it for this trace. To compare disaggregation with that would be to beat somebody who has not warmed up. So the sweep began with aggregated serving alone, at the highest rate, once for each chunk size of the plan.
 """
 
 # %%
@@ -551,7 +551,7 @@ show_table(
 
 # %% [markdown]
 """
-In the recorded run it is not the pull: 4 to 5 ms, where about 150 and more are waited. Nor the bytes: prompts of one block wait about as long as those of six. What the wait fits is some three of decode's steps: the one that is running, one in which the newcomer is taken in, and its own first. Notebook 07 saw two of the three in a simulator. What else the core does in that time, we don't know.
+In the recorded run it is not the pull: 4 to 5 ms, where about 150 and more are waited. Nor the bytes: prompts of one block wait about as long as those of six. What the wait fits is some three of decode's steps: the one that is running, one in which the newcomer is taken in, and its own first. Notebook 07 has the same three in a simulator. What else the core does in that time, we don't know.
 
 **What would change this answer?** A rate between the two highest, to begin with, and more requests at it. Then the targets: a stricter one on gaps favours the pair, a stricter one on TTFT the replicas. And another split. With more cores, prefill and decode could be given shares that fit the load; with two, one and one is all there is.
 
@@ -654,7 +654,7 @@ Look for what each setting paid. One server with both cores that takes the promp
 
 Then the usual gap, taken before any long prompt comes. No prompt is there to be cut, so the first three rows should agree. They don't: 35, 36 and 47 ms, and by repetition anything from 32 to 51. We don't know why. With a core of its own for each phase it is the longest of the four, 77 ms, but 42 in one repetition, which is among the others. Decode has one core there in place of two, so a longer gap would be no surprise; this run is too small to say how much longer.
 
-Compare the smallest chunks with the separate core. vLLM's own documentation says that chunked prefill with a well-chosen chunk can reach the same tail, and that choosing well is the hard part. Here you see how near it comes, and what each of the two charges the prompt for it. Look at every point before you rank: in the recorded run two points of the separate core lie beside those of the smallest chunks. The third has a gap such as chunks of 512 have, and the longest TTFT of all. Where one of three repetitions lies far from the others, three are too few to say which setting is the better one. Such a point is kept; it happened. With the prompt of 3,000 tokens in notebook 01 the two ranges of the gap lie apart, and the separate core's is the lower one.
+Compare the smallest chunks with the separate core. vLLM's own documentation says that chunked prefill with a well-chosen chunk can reach the same tail, and that choosing well is the hard part. So it calls disaggregation the much more reliable way. Here you see how near it comes, and what each of the two charges the prompt for it. Look at every point before you rank: in the recorded run two points of the separate core lie beside those of the smallest chunks. The third has a gap such as chunks of 512 have, and the longest TTFT of all. Where one of three repetitions lies far from the others, three are too few to say which setting is the better one. Such a point is kept; it happened. With the prompt of 3,000 tokens in notebook 01 the two ranges of the gap lie apart, and the separate core's is the lower one.
 
 A learner writes four sentences under this figure. Which does the run **not** carry? Give the letters.
 
@@ -748,4 +748,13 @@ Blocks are whole. With a block size of 128 each of the two takes one block, and 
 # %% [markdown]
 """
 **Next** is lab L3: the transfer breaks.
+
+## Sources
+
+Accessed in November 2026.
+
+- vLLM 0.32, source: the default chunk sizes in `arg_utils.py`; metrics: `prompt_tokens_by_source`, `nixl_bytes_transferred`, `nixl_xfer_time_seconds`.
+- vLLM documentation, *Disaggregated Prefilling* and *Optimization and Tuning* (chunked prefill), version 0.33.0.
+- J. D. C. Little, *A Proof for the Queuing Formula L = λW*, Operations Research 9, 1961.
+- util-linux, `taskset(1)`: the cores of every thread.
 """
