@@ -8,7 +8,7 @@ By default the lab shows a recorded run. After `make live-env`, start JupyterLab
 
 A run of your own, from another machine, opens here as well: `pdlab record routing --out DIR` there, then start JupyterLab with `PDLAB_RUN_L4=DIR`. Plan, tables and checks are then those of your run. The text between them goes on telling of the recorded one: where your tables disagree with it, that is your result.
 
-At the end you have sent one trace through one pair of servers under five routing rules, checked what the router believed against what a server counted, and you know how large a difference has to be before this run lets you name a winner.
+At the end you have sent one trace through one pair of servers under five routing rules, checked what the router believed against what a server counted, and you can say which differences between two rules this run carries, and which it does not.
 
 ## Claim card
 
@@ -485,9 +485,9 @@ for rule in RULES:
 
 # %% [markdown]
 """
-In the recorded run the copying is not it: it took 1.4 % of the time under `all-remote`, while a token took 82 ms in place of the 63 under `llm-d:200`. What else comes with each newcomer, and what the shared memory costs, the tables don't say. A run would in which the prefill core computes the same prompts for nobody: if TPOT stays as bad, it is the memory.
+In the recorded run the copying is not it: it took 1.4 % of the time under `all-remote`, while a token took 82 ms in place of the 63 under `llm-d:200`. What else comes with each newcomer, and what the shared memory costs, the tables don't say. One more run would: the prefill core computes the same prompts, and nobody pulls them. If TPOT stays as bad, it is the memory.
 
-And attainment is a share of a sample. Its interval is Wilson's, with k good of n and z = 1.96:
+Back to the attainment. It is a share of a sample, so it has an interval, Wilson's, with k good of n and z = 1.96:
 
     centre = (k/n + z²/2n) / (1 + z²/n)
     half   = z × √( (k/n)(1 − k/n)/n + z²/4n² ) / (1 + z²/n)
@@ -628,7 +628,7 @@ check("L4.8", verdict, expected={
 
 # %% [markdown]
 """
-In the recorded run the claim is supported: the interval of the rule in the middle lies wholly above those of both extremes. The two rules that are one rule landed within one request of each other. That may be luck: in lab L2 two recorded runs of one design lay 17 of 135 requests apart, 0.13. The gaps to both extremes, 0.4 and more, are larger than either. The one to Dynamo's rule, 0.19, is not much larger than L2's. The bytes point the same way as the attainments.
+In the recorded run the claim is supported: the interval of the rule in the middle lies wholly above those of both extremes. The two rules that are one rule landed within one request of each other. That may be luck: in lab L2 two recorded runs of one design lay 17 of 135 requests apart, 0.13. The gaps to both extremes, 0.4 and more, are larger than either. The one to Dynamo's rule, 0.19, is not much larger than L2's. Among the rules that sent anything away, fewer bytes went with a higher attainment.
 
 Now the small print. It is one machine, one rate and one mix, and each rule ran once. The rate is not innocent either. A first run at 1.2 requests/s had 0.97 and more of the requests within their targets under every rule (measured on the same machine; not kept), so a higher rate was declared, by the times of that run. The targets stayed. And the two replicas, well below the rule in the middle here, ran with the same chunks of 128 tokens as the pair. Nobody tuned them, and lab L2 shows why that matters. Against aggregation this page decides nothing.
 
@@ -669,7 +669,7 @@ For those whose held tokens are more than the tokens that queue in front of that
 
 Accessed in November 2026.
 
-- llm-d inference scheduler, `prefix-based-pd-decider` and its `nonCachedTokens`.
+- llm-d router (llm-d-router, once llm-d-inference-scheduler), `prefix-based-pd-decider` and its `nonCachedTokens`.
 - NVIDIA Dynamo 1.6, router guide: conditional disaggregation (experimental), policy `isl_bounding`, `eff_isl_threshold` and `eff_isl_ratio_threshold`.
-- vLLM 0.32, metrics: `prompt_tokens_by_source`, `nixl_bytes_transferred`; and its prefix cache, which leaves a prompt's last token to be computed.
+- vLLM 0.32, metrics: `prompt_tokens_by_source`, `nixl_bytes_transferred`, `nixl_xfer_time_seconds`; and its prefix cache, which leaves a prompt's last token to be computed.
 """
