@@ -209,7 +209,7 @@ show_figure(ax, alt=f"""
 
 # %% [markdown]
 """
-No router decides between prefill and decode here. The request is given to *decode*, and decode sends the prompt to prefill itself, keeps waiting, and then pulls. That is this engine's way with NIXL, not a law: with a connector that allows it, Ray starts prefill and decode at once. It has a consequence for whoever reads times: prefill's work lies *inside* decode's call, and that inside the ingress's. Summing the four would count the same second four times.
+No router decides between prefill and decode here. The request is given to *decode*, and decode sends the prompt to prefill itself, keeps waiting, and then pulls. That is this engine's way with NIXL, not a law: with a connector that allows it, Ray starts prefill and decode at once. Calls inside calls have a consequence for whoever reads times: prefill's work lies *inside* decode's call, and that inside the ingress's. Summing the four would count the same second four times.
 
 So ask for each hop's **own** time: its call's length without that of the call it waits for. `spans` lists (name, start, end), outermost first, each inside the one before it. Return name → own time.
 """
@@ -579,7 +579,7 @@ show_figure(ax, alt=f"""
 
 # %% [markdown]
 """
-Look at the client's column as well. In the recorded run the first two changes cost nobody an answer. The third cost a minute: old decode and old ingress were stopped before the new ones could serve, and a request that came in between was given up after 60 s. The gap comes from Serve's order, by its code: where a pool has one replica, the old one is stopped before the new one starts. On two cores a start takes long.
+Look at the client's column as well. In the recorded run the first two changes cost nobody an answer. The third cost a minute: old decode and old ingress were stopped before the new ones could serve, and a request that came in between was given up after 60 s. The gap comes from Serve's order, by its code: where a pool has one replica, the old one is stopped before the new one starts. How long the gap is depends on the machine: on two cores a start takes long.
 
 The recorded run had a surprise before it. In a first try the file began without a `deployments` section, and the first change added one. That change replaced all three replicas, though it only asked for one more: for Serve an entry that is new makes another application as well. So the renderer now names each pool there from the start. Who means to scale apart has to prepare for it.
 
