@@ -32,6 +32,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SHM = "/dev/shm/"
 OPENMP = SHM + "__KMP_REGISTERED_LIB_"  # then the process id, _ and the user's
 PYTHONS = ("sem.mp-", "psm_")  # semaphores and memory of several processes; then chance letters
+TRACKER, TRACKER_S = b"multiprocessing.resource_tracker", 2.0  # Python's own: removes what dead processes shared, and ends
 GRACE_S = 6.0  # a server that drains on SIGTERM gets this long
 SOCKETS = "VLLM_RPC_BASE_PATH"  # where vLLM puts its sockets; their paths may have some 100 characters, so a short name
 
@@ -126,6 +127,14 @@ def unlink(mapped: set[int]) -> None:
             pass
 
 
+def _tracks(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            return TRACKER in words.read()
+    except OSError:  # it has gone
+        return False
+
+
 def _end(server: subprocess.Popen, grace_s: float) -> None:
     """SIGTERM to the server, then SIGKILL to whatever is left below the keeper."""
     seen = {server.pid, *children(os.getpid())}
@@ -137,9 +146,10 @@ def _end(server: subprocess.Popen, grace_s: float) -> None:
             server.wait(grace_s)
         except subprocess.TimeoutExpired:
             pass
+    until = time.monotonic() + TRACKER_S
     while left := children(os.getpid()):  # orphans come to the keeper: it is their subreaper
         mapped |= mapped_by(left)
-        _signal_all(left, signal.SIGKILL)
+        _signal_all([pid for pid in left if time.monotonic() > until or not _tracks(pid)], signal.SIGKILL)
         seen.update(left)
         server.poll()
         for pid in left:

@@ -136,6 +136,23 @@ def test_python_semaphores_of_a_killed_server_go_and_what_others_have_mapped_sta
             path.unlink(missing_ok=True)
 
 
+TRACKED = """
+import os, subprocess, sys
+tracker = "import os, sys, time; sys.stdin.read(); time.sleep(0.3); os.unlink(sys.argv[1])  # multiprocessing.resource_tracker"
+subprocess.Popen([sys.executable, "-c", tracker, sys.argv[1]], stdin=subprocess.PIPE)
+os._exit(3)
+"""
+
+
+def test_pythons_tracker_may_finish(tmp_path: Path) -> None:
+    """A server that died by itself leaves Python's resource tracker, which removes what it shared: it is not killed at that."""
+    shared = tmp_path / "shared"
+    shared.touch()
+    process, _ = hold(sys.executable, "-c", TRACKED, str(shared))
+    assert process.wait(10) == 3
+    assert not shared.exists()
+
+
 def test_one_byte_ends_it_without_grace() -> None:
     """The byte k ends a server that ignores SIGTERM at once."""
     process, server = hold(sys.executable, "-c", STUBBORN)
