@@ -48,7 +48,12 @@ HOW = "Run it in the course's folder, after `make live-env`."
 
 def head(asked: paper.Asked, how: str, texts: Sequence[str]) -> str:
     """What this is, whether it was ever run, what to do with it, and why each flag stands in ``texts``."""
-    if asked.plan.live_section.device == "cuda":
+    if asked.target == "slurm":
+        status = (
+            "Not run on GPUs: this course has none. Run was such a job on a Slurm of two nodes, with its servers on processors "
+            "(labs/cluster.md). Read it before you run it."
+        )
+    elif asked.plan.live_section.device == "cuda":
         status = "Rendered and validated, not run: this course has no such machines. Read it before you run it."
     else:
         status = "For a processor, where such a file has been run."
