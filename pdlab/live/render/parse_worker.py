@@ -14,7 +14,11 @@ import sys
 
 def main() -> None:
     import vllm.envs
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+
+    try:
+        from vllm.entrypoints.common.cli_args import make_arg_parser, validate_parsed_serve_args
+    except ModuleNotFoundError:  # before 0.33
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
     from vllm.version import __version__
 

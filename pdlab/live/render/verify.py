@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from pdlab.errors import BadInput
-from pdlab.live import env
+from pdlab.live import budget, env
 
 WORKER = Path(__file__).with_name("parse_worker.py")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -68,9 +68,11 @@ def verify(files: Mapping[str, str]) -> Outcome:
     """Ask the installed engine; BadInput where there is no live environment to ask."""
     asked = commands(files)
     document = [{"words": command.words, "settings": dict(command.settings)} for command in asked]
+    # vLLM makes no parser where it finds no device, and a login node has none.  The commands are the same.
+    somewhere = {} if budget.gpus() else {"VLLM_TARGET_DEVICE": "cpu"}
     done = subprocess.run(
         [str(env.python()), "-P", str(WORKER)], input=json.dumps(document), capture_output=True, text=True,
-        env=os.environ | {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        env=os.environ | {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"} | somewhere,
     )  # fmt: skip
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
