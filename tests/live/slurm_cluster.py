@@ -19,6 +19,7 @@ from pathlib import Path
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "mungekey", "unshare", "nsenter", "ip", "ss")
 NODES = {"ctl": "10.99.0.10", "n1": "10.99.0.1", "n2": "10.99.0.2"}  # in a network of their own, which has no way out
+APART = ("unshare", "--net", "--uts", "--mount", "--ipc")
 CONFIG = """\
 ClusterName=test
 SlurmctldHost=ctl(10.99.0.10)
@@ -45,8 +46,10 @@ def missing() -> str:
     """Why there can be no such cluster here; empty where there can."""
     if os.geteuid() != 0:
         return "namespaces of several nodes take root"
-    gone = [name for name in PROGRAMS if shutil.which(name) is None]
-    return f"{', '.join(gone)} not installed (Debian: apt install slurmctld slurmd slurm-client munge)" if gone else ""
+    if gone := [name for name in PROGRAMS if shutil.which(name) is None]:
+        return f"{', '.join(gone)} not installed (Debian: apt install slurmctld slurmd slurm-client munge)"
+    tried = subprocess.run([*APART, "true"], capture_output=True)
+    return "no right to make namespaces" if tried.returncode else ""
 
 
 @dataclass
@@ -84,7 +87,7 @@ class Cluster:
         """A network, a host name and shared memory of its own."""
         text = f"hostname {node} && ip link set lo up && mount -t tmpfs none /dev/shm && echo up && exec sleep infinity"
         self.holders[node] = subprocess.Popen(
-            ["unshare", "--net", "--uts", "--mount", "--ipc", "sh", "-c", text], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            [*APART, "sh", "-c", text], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
         )
         assert self.holders[node].stdout.readline() == "up\n", f"no namespaces for {node}"
 

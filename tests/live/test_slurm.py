@@ -23,10 +23,8 @@ from pdlab.live.spec import Spec
 from pdlab.measure import records, traces, workload
 from tests.live import slurm_cluster
 
-pytestmark = [
-    pytest.mark.live, pytest.mark.long,
-    pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing() or "-"),
-]  # fmt: skip
+MISSING = slurm_cluster.missing()
+pytestmark = [pytest.mark.live, pytest.mark.long, pytest.mark.skipif(bool(MISSING), reason=MISSING or "all there")]
 PORTS = {8000, 8100, 8101, 7600, 5600, 5610}
 
 

@@ -50,7 +50,7 @@ def head(asked: paper.Asked, how: str, texts: Sequence[str]) -> str:
     """What this is, whether it was ever run, what to do with it, and why each flag stands in ``texts``."""
     if asked.target == "slurm":
         status = (
-            "Not run on GPUs: this course has none. Run was such a job on a Slurm of two nodes, with its servers on processors "
+            "Not run on GPUs: this course has none. Such a job was run on a Slurm of two nodes, with its servers on a processor "
             "(labs/cluster.md). Read it before you run it."
         )
     elif asked.plan.live_section.device == "cuda":
