@@ -204,7 +204,7 @@ def preflight(plan: Plan, pdlab: str, naming: Naming = HERE) -> Preflight | None
         here, others[:1],
         (pdlab, "link", "--peer", f"{naming.seen(there, 'link')}:{LINK_PORT}", *both,
          "--sizes", f"{SMALL_BYTES},{need.message_bytes}", "--descriptor-bytes", str(need.piece_bytes),
-         "--at-least-gb-s", f"{need.gb_s:.2f}"),
+         "--at-least-gb-s", f"{need.gb_s:.4g}"),
         need.how,
     )  # fmt: skip
 
