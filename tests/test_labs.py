@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from pdlab.course import evidence, labs
+from pdlab.errors import BadInput
+from pdlab.live import labs as live_labs
 
 ABOUT = {"date": "2026-11-30T01:02:03+00:00", "machine": {"cores": 2, "cpu": "Some CPU"}}
 
@@ -47,3 +50,17 @@ def test_the_switch_is_off_when_empty_or_zero(runs, monkeypatch, value):
     """PDLAB_LIVE=0 is recorded mode."""
     monkeypatch.setenv(labs.SWITCH, value)
     assert not labs.live()
+
+
+def test_a_lab_that_stops_says_why_and_keeps_what_it_had(tmp_path, monkeypatch, capfd):
+    """What ran is written to labs/live with its outputs; the reason is one plain line, and the terminal hears nothing else."""
+    monkeypatch.setattr(live_labs, "LABS", tmp_path)
+    for name, source in (("L8-fine", "print(6 * 7)"), ("L9-broken", "print('so far')\n1 / 0")):
+        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), tmp_path / f"{name}.ipynb")
+    found = {number: live_labs.run(live_labs.notebook(number)) for number in ("L8", "L9")}
+    assert [stopped for _, stopped in found.values()] == ["", "ZeroDivisionError: division by zero"]
+    shown = [nbformat.read(target, as_version=4).cells[0].outputs[0].text for target, _ in found.values()]
+    assert shown == ["42\n", "so far\n"] and found["L8"][0] == tmp_path / "live" / "L8-fine.ipynb"
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(BadInput, match="L8, L9"):
+        live_labs.notebook("L7")

@@ -24,6 +24,7 @@ from pdlab.live import env
 LABS = env.ROOT / "labs"
 DEFAULT = ("L1", "L2")
 CELL_TIMEOUT_S = 3600  # a cell may hold a whole sweep
+QUIET = ["--log-level=ERROR"]  # else each kernel warns the terminal of its port on loopback, which a key protects
 
 
 def notebook(number: str) -> Path:
@@ -43,10 +44,12 @@ def run(path: Path) -> tuple[Path, str]:
     stopped = ""
     try:
         NotebookClient(
-            document, timeout=CELL_TIMEOUT_S, kernel_name="python3",
+            document, timeout=CELL_TIMEOUT_S, kernel_name="python3", extra_arguments=QUIET,
             resources={"metadata": {"path": str(path.parent)}},
         ).execute()  # fmt: skip
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+    except CellExecutionError as error:
+        stopped = " ".join(f"{error.ename}: {error.evalue}".split())
+    except (CellTimeoutError, DeadKernelError) as error:
         stopped = str(error).strip().splitlines()[-1]
     nbformat.write(document, target)
     return target, stopped
