@@ -104,7 +104,8 @@ def wait_for_notebook(page: Any, name: str) -> None:
     """Wait until ``name`` is in front and its kernel is idle."""
     page.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text=Path(name).name).first.wait_for()
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").first.wait_for()
-    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) [data-status='idle']").first.wait_for()
+    # The page's own sign says idle before there is a kernel, and whoever runs a cell then is asked which kernel to take.
+    page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.context?.sessionContext?.session?.kernel?.status === 'idle'")
 
 
 def cell(page: Any, text: str) -> Any:
