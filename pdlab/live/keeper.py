@@ -32,7 +32,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SHM = "/dev/shm/"
 OPENMP = SHM + "__KMP_REGISTERED_LIB_"  # then the process id, _ and the user's
 PYTHONS = ("sem.mp-", "psm_")  # semaphores and memory of several processes; then chance letters
-TRACKER, TRACKER_S = b"multiprocessing.resource_tracker", 2.0  # Python's own: removes what dead processes shared, and ends
+TRACKER, TRACKER_S = b"multiprocessing.resource_tracker", 5.0  # Python's own: removes what dead processes shared, and ends
 GRACE_S = 6.0  # a server that drains on SIGTERM gets this long
 SOCKETS = "VLLM_RPC_BASE_PATH"  # where vLLM puts its sockets; their paths may have some 100 characters, so a short name
 
@@ -130,7 +130,8 @@ def unlink(mapped: set[int]) -> None:
 def _tracks(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as words:
-            return TRACKER in words.read()
+            told = words.read()
+        return TRACKER in told or not told  # no words: it is just becoming another program, or has ended
     except OSError:  # it has gone
         return False
 

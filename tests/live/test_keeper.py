@@ -149,7 +149,7 @@ def test_pythons_tracker_may_finish(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.touch()
     process, _ = hold(sys.executable, "-c", TRACKED, str(shared))
-    assert process.wait(10) == 3
+    assert process.wait(20) == 3
     assert not shared.exists()
 
 
