@@ -9,7 +9,7 @@ two replicas have to beat before a comparison with them says anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pdlab.errors import BadInput
@@ -158,23 +158,23 @@ def _single(plan: Plan) -> Iterator[Point]:
         yield Point("single", "aggregated, one replica", alone, rate, UPWARD_REQUESTS, chunk_tokens=TUNED_CHUNK)
 
 
+def _by_chunk(
+    group: str, design: str, layout: Layout, chunks: Sequence[int], rates: Sequence[float], requests: int
+) -> Iterator[Point]:
+    for chunk in chunks:
+        for rate in rates:
+            yield Point(group, f"{design} chunk {chunk}", layout, rate, requests, chunk_tokens=chunk)
+
+
 def _chunks(plan: Plan) -> Iterator[Point]:
-    layout = plan_layouts(plan)["aggregated"]
-    for chunk in CHUNKS:
-        for rate in CHUNK_RPS:
-            design = f"aggregated chunk {chunk}"
-            yield Point("chunks", design, layout, rate, CHUNK_REQUESTS, chunk_tokens=chunk)
+    yield from _by_chunk("chunks", "aggregated", plan_layouts(plan)["aggregated"], CHUNKS, CHUNK_RPS, CHUNK_REQUESTS)
 
 
 def _small_chunks(plan: Plan) -> Iterator[Point]:
     if SMALL_REPLICAS.gpus != plan.comparison.total_gpus:
         return
-    for chunk in CHUNKS:
-        if chunk == TUNED_CHUNK:  # those runs are among the splits
-            continue
-        for rate in SMALL_CHUNK_RPS:
-            design = f"aggregated 4xtp4 chunk {chunk}"
-            yield Point("chunks-4xtp4", design, SMALL_REPLICAS, rate, SPLIT_REQUESTS, chunk_tokens=chunk)
+    others = [chunk for chunk in CHUNKS if chunk != TUNED_CHUNK]  # the runs with that one are among the splits
+    yield from _by_chunk("chunks-4xtp4", "aggregated 4xtp4", SMALL_REPLICAS, others, SMALL_CHUNK_RPS, SPLIT_REQUESTS)
 
 
 def _draws(plan: Plan) -> Iterator[Point]:
